@@ -20,7 +20,14 @@ from pyroaring import BitMap
 from benchmarks.servers import EXAMPLE
 from shadowtree.cli.demo.servers import deal
 from spark_graph_jobs.snapshot.schema import MANIFEST, TABLES
-from spark_graph_jobs.snapshot.synthetic import NUMBERS_APART, Arc, Written, snapshots_of, subnet_of, write
+from spark_graph_jobs.snapshot.synthetic import (
+    NUMBERS_APART,
+    SyntheticArc,
+    WrittenSnapshot,
+    snapshots_of,
+    subnet_of,
+    write,
+)
 
 SERVERS = [f"server-{number}" for number in range(5)]
 
@@ -37,7 +44,7 @@ def example(folder: Path) -> None:
     """Write snapshots of the example graph, with its subnets dealt over five servers by their numbers of arcs."""
     with gzip.open(EXAMPLE, "rt", encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file]
-    arcs = [Arc(parent, child, kind == "group") for parent, child, kind in rows if child]
+    arcs = [SyntheticArc(parent, child, kind == "group") for parent, child, kind in rows if child]
     groups = {arc.parent for arc in arcs} | {arc.child for arc in arcs if arc.is_group}
     weights = Counter({subnet_of(group): 0 for group in groups})
     weights.update(subnet_of(arc.parent) for arc in arcs)
@@ -62,7 +69,7 @@ def synthetic(folder: Path, arcs: int) -> None:
         _write_copies(folder / server, manifest, parts, copies, at * NUMBERS_APART)
 
 
-def _template(number: int) -> Mapping[str, Written]:
+def _template(number: int) -> Mapping[str, WrittenSnapshot]:
     random = Random(number)
     here, near = SERVERS[number % len(SERVERS)], SERVERS[(number + 1) % len(SERVERS)]
     owners = {"world.x": SERVERS[0], "o00000.x": here, "near.o00000.x": near}
@@ -76,23 +83,23 @@ def _template(number: int) -> Mapping[str, Written]:
     return snapshots_of(arcs.values(), owners, groups=world, order=order)
 
 
-def _arcs(random: Random, world: list[str], groups: list[str], members: list[str]) -> Iterator[Arc]:
+def _arcs(random: Random, world: list[str], groups: list[str], members: list[str]) -> Iterator[SyntheticArc]:
     layer = Random(0)  # the layer is the same above every organisation
     for place in range(1, WORLD):
-        yield Arc(world[layer.randrange(place)], world[place])
+        yield SyntheticArc(world[layer.randrange(place)], world[place])
     for _ in range(60):
-        yield Arc(random.choice(world), random.choice(groups))
+        yield SyntheticArc(random.choice(world), random.choice(groups))
     for _ in range(ARCS_OF_ORGANISATION * 3 // 4):
         place = random.randrange(GROUPS - 1)
-        yield Arc(groups[place], groups[min(GROUPS - 1, place + random.randint(1, 30))])
+        yield SyntheticArc(groups[place], groups[min(GROUPS - 1, place + random.randint(1, 30))])
     for _ in range(10):
         place = random.randrange(10, GROUPS)
-        yield Arc(groups[place], groups[place - random.randint(1, 5)])
+        yield SyntheticArc(groups[place], groups[place - random.randint(1, 5)])
     for _ in range(ARCS_OF_ORGANISATION // 4):
-        yield Arc(random.choice(groups), random.choice(members), is_group=False)
+        yield SyntheticArc(random.choice(groups), random.choice(members), is_group=False)
 
 
-def _subnets(templates: list[Mapping[str, Written]], copy: int, server: str) -> list[str]:
+def _subnets(templates: list[Mapping[str, WrittenSnapshot]], copy: int, server: str) -> list[str]:
     owned = templates[copy % len(templates)][server].manifest["subnets"]
     renamed = [subnet.replace("o00000", f"o{copy:05}") for subnet in owned]
     return renamed if copy == 0 else [subnet for subnet in renamed if f"o{copy:05}" in subnet]

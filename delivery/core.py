@@ -21,7 +21,7 @@ from pyroaring import BitMap
 
 from delivery.arrival.arrivals import Arrivals
 from delivery.arrival.log_writer import LogWriter
-from delivery.arrival.recent_downstream import LostWays
+from delivery.arrival.recent_downstream import RecentDownstream
 from delivery.arrival.retention import Retention
 from delivery.log.log import Log
 from delivery.mailboxes.audiences import Audiences
@@ -61,21 +61,21 @@ from delivery.model.events import (
 )
 from delivery.model.policy import Policies
 from delivery.model.reach import Reach
-from delivery.model.uptime import RunningTime
+from delivery.model.uptime import Uptime
 from delivery.model.words import Kept, Quality
 from delivery.origin.admission import goes_on, require_backlog, require_size, require_targets
-from delivery.origin.backlog_expiry import GivingUp
+from delivery.origin.backlog_expiry import BacklogExpiry
 from delivery.origin.backlogs import Unconfirmed
-from delivery.origin.dead_letters import DeadLetters, DeadReason, LossReason
-from delivery.origin.origin import UNCLAIMED_BYTES_LIMIT, Origin
-from delivery.origin.queue import Queue, QueuedMessage
+from delivery.origin.dead_letters import DeadLetterStore, DeadReason, LossReason
+from delivery.origin.origin import UNCLAIMED_BYTES_LIMIT, MessageOrigin
+from delivery.origin.queue import OriginQueue, QueuedMessage
 from delivery.origin.rates import Rates
 from delivery.origin.senders import Numbering, Senders
 from delivery.origin.servers_below import is_home
-from delivery.spreading.parcel_pipeline import Spreading
+from delivery.spreading.parcel_pipeline import ParcelPipeline
 from delivery.volatile.datagrams import Datagrams, Shown, require_datagram
 from delivery.volatile.in_memory import InMemory
-from delivery.volatile.output import RingGrew, Unkept, is_told_unkept
+from delivery.volatile.output import RingGrew, VolatileOutput, is_told_unkept
 from delivery.wire.post_lanes import Post
 from delivery.wire.posts import (
     SENDER_ID_LIMIT,
@@ -138,21 +138,21 @@ class DeliveryCore:
         self.listeners = Listeners()
         self.gateways = Gateways(durable, self.mailboxes)
         self.audiences = Audiences(durable, self.mailboxes, self.listeners, self.gateways)
-        self.origin = Origin(durable, server, self.post)
+        self.origin = MessageOrigin(durable, server, self.post)
         self.senders = Senders(durable)
-        self.dead_letters = DeadLetters(durable)
-        self.queue = Queue(durable)
+        self.dead_letters = DeadLetterStore(durable)
+        self.queue = OriginQueue(durable)
         self.policies = Policies(durable)
         self.rates = Rates()
         """Rate limits, which the shell checks before a step."""
         self.datagrams = Datagrams(server)
-        self.running = RunningTime(durable)
-        self.giving_up = GivingUp(self.origin, self.post, self.dead_letters, self.queue)
+        self.running = Uptime(durable)
+        self.giving_up = BacklogExpiry(self.origin, self.post, self.dead_letters, self.queue)
         self.subscriptions = Subscriptions(server, self.log, self.mailboxes, self.listeners)
         self.writer = LogWriter(self.log, self.audiences, self.running)
-        self.lost_ways = LostWays()
+        self.lost_ways = RecentDownstream()
         self.arrivals = Arrivals(durable, server, post, self.writer, self.lost_ways)
-        self.spreading = Spreading(
+        self.spreading = ParcelPipeline(
             origin=self.origin,
             post=post,
             arrivals=self.arrivals,
@@ -182,7 +182,7 @@ class DeliveryCore:
         self._is_unused = False
         """True if the last step left no messages, and no other state that a step could be about."""
         self._answers: list[Answer] = []
-        self._unkept: list[Unkept] = []
+        self._unkept: list[VolatileOutput] = []
         self._now = 0.0
         self._met_at: dict[ServerId, float] = {}
         """Time of the last meeting with each server, on the clock of steps."""
@@ -297,7 +297,7 @@ class DeliveryCore:
         """Return the numbers of audiences to which other state than log entries refers."""
         return {*self.arrivals.audiences(), *self.origin.backlog.audiences()}
 
-    def _end_of_memory(self, now: float) -> list[Unkept]:
+    def _end_of_memory(self, now: float) -> list[VolatileOutput]:
         in_memory = self.in_memory
         leaving, through = in_memory.end_step(self._reach, now)
         answers, in_memory.spreading.answers = in_memory.spreading.answers, []
@@ -309,9 +309,9 @@ class DeliveryCore:
         told = [*filter(is_told_unkept, answers)]
         return [*told, *leaving, *grown] if told else [*grown, *leaving]
 
-    def take_unkept(self) -> list[Unkept]:
+    def take_unkept(self) -> list[VolatileOutput]:
         """Return the volatile output of the step that was just taken."""
-        unkept: list[Unkept] = [*self._sent, *self.datagrams.take_leaving(), *self._shown, *self._unkept]
+        unkept: list[VolatileOutput] = [*self._sent, *self.datagrams.take_leaving(), *self._shown, *self._unkept]
         self._shown, self._sent, self._unkept = [], [], []
         return unkept
 
@@ -464,7 +464,7 @@ class DeliveryCore:
 
     def _send_all(self, sends: tuple[Send, ...]) -> None:
         before: Send | None = None
-        taker: Spreading | None = None
+        taker: ParcelPipeline | None = None
         for send in sends:
             try:
                 if taker is not None and before is not None and goes_on(before, send):
@@ -478,7 +478,7 @@ class DeliveryCore:
                 self._answers.append(DeliveryRefused(send.ticket, error.refusal))
             before = send
 
-    def _send(self, send: Send) -> Spreading | None:
+    def _send(self, send: Send) -> ParcelPipeline | None:
         """Accept a message for a parcel, and return the pipeline in which it waits.
 
         None if the message does not wait: it is a datagram, or was answered before. Raises `RefusedError`.
@@ -510,7 +510,7 @@ class DeliveryCore:
         spreading.take(send, quality)
         return spreading
 
-    def _require_room(self, spreading: Spreading, send: Send) -> None:
+    def _require_room(self, spreading: ParcelPipeline, send: Send) -> None:
         """Raise `RefusedError` if too much waits for a receiver of a message, or waits for no receiver."""
         if spreading is not self.spreading:
             self.in_memory.require_room(send.targets, self._reach)

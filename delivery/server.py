@@ -14,7 +14,7 @@ from delivery.core import DeliveryCore
 from delivery.model.events import Answer, DeliveryEvent
 from delivery.model.reach import Reach
 from delivery.snapshot import MessageSnapshot
-from delivery.volatile.output import Unkept
+from delivery.volatile.output import VolatileOutput
 from delivery.wire.post_lanes import Post
 from namegraph import (
     Channels,
@@ -36,7 +36,7 @@ class ServerEffects(Effects):
     """Effects of the name graph, with the answers of the delivery half, which also wait until the step is durable."""
 
     answers: list[Answer] = field(default_factory=list)
-    unkept: list[Unkept] = field(default_factory=list)
+    unkept: list[VolatileOutput] = field(default_factory=list)
     """Volatile output. It leaves once the graph on which it depends is durable, and may be lost."""
 
 

@@ -21,7 +21,7 @@ from pyroaring import BitMap
 
 from delivery.log.log import Log
 from delivery.mailboxes.audiences import without_recipients
-from delivery.mailboxes.mailboxes import Cursor, Mailbox, Mailboxes
+from delivery.mailboxes.mailboxes import Cursor, Mailboxes, MailboxRecord
 from delivery.model.words import Position
 from delivery.origin.unsettled import UnsettledParcel
 from delivery.wire.posts import decode_stored
@@ -43,7 +43,7 @@ class MailboxRow(NamedTuple):
     """The mailbox of a process. None if the mailbox was closed."""
 
     process: NodeId
-    mailbox: Mailbox | None
+    mailbox: MailboxRecord | None
 
 
 class CursorRow(NamedTuple):

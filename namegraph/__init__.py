@@ -133,7 +133,7 @@ if TYPE_CHECKING:
     from namegraph.snapshot.reader import Closing as Closing
     from namegraph.snapshot.reader import NodeRow as NodeRow
     from namegraph.snapshot.reader import Piece as Piece
-    from namegraph.snapshot.reader import Snapshot as Snapshot
+    from namegraph.snapshot.reader import SnapshotReading as SnapshotReading
     from namegraph.snapshot.reader import UpdateRow as UpdateRow
     from namegraph.snapshot.reader import VirtualNodeRow as VirtualNodeRow
     from namegraph.state.change_log import CHANGES_KEPT as CHANGES_KEPT
@@ -327,7 +327,7 @@ _PUBLIC_NAMES = {
         "Closing",
         "NodeRow",
         "Piece",
-        "Snapshot",
+        "SnapshotReading",
         "UpdateRow",
         "VirtualNodeRow",
     ),

@@ -64,11 +64,11 @@ from namegraph.state.durable_maps import DurableState
 from namegraph.state.future_view_buffer import FutureViewBuffer
 from namegraph.state.incarnations import FIRST_INCARNATION, Incarnations
 from namegraph.state.peer_table import PeerTable
-from namegraph.state.pending_requests import Asked, PendingRequests, own_request
+from namegraph.state.pending_requests import PendingRequest, PendingRequests, own_request
 from namegraph.state.recovery import InconsistentStateError, restore_graph
 from namegraph.state.reliable_channels import Channels
 from namegraph.state.request_log import REQUEST_ID_LENGTH_LIMIT, RequestLog, digest_of
-from namegraph.update.admission import Collector, collect_import
+from namegraph.update.admission import OperationCollector, collect_import
 from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.commit_share import read_share
 from namegraph.update.composite import (
@@ -187,7 +187,7 @@ class ServerCore(CoreQueries):
             if digest is None:
                 # Its outcome was forgotten after so many later updates, so no caller can ask for it again.
                 digest = ""
-            asked = Asked(found.request_id, digest, [], place=found.final)
+            asked = PendingRequest(found.request_id, digest, [], place=found.final)
             asked.outcome = self._outcomes.first_answer(found.request_id, digest) if digest else None
             self._requests.begin(found.update_id, asked)
 
@@ -332,7 +332,7 @@ class ServerCore(CoreQueries):
             self._coordinator.require_room()
             plan = _plan_of(command, self._context)
             update_id = self._coordinator.start(plan, request_id=command.request_id, deadline=command.deadline)
-            self._requests.begin(update_id, Asked(command.request_id, digest, [command.ticket]))
+            self._requests.begin(update_id, PendingRequest(command.request_id, digest, [command.ticket]))
             return None
         outcome = self._execute(command, records)
         if _left_no_trace(outcome):
@@ -392,7 +392,7 @@ class ServerCore(CoreQueries):
         update_id = self._coordinator.start(
             Plan((), 0, read=group), request_id=RequestId(""), deadline=command.deadline
         )
-        self._requests.begin(update_id, Asked(own_request("read", update_id), "", [command.ticket]))
+        self._requests.begin(update_id, PendingRequest(own_request("read", update_id), "", [command.ticket]))
 
     def _cut(self, command: CutCommand, now: float, effects: Effects) -> None:
         try:
@@ -405,7 +405,7 @@ class ServerCore(CoreQueries):
         update_id = self._coordinator.start(
             Plan((), 0, cut=command.name), request_id=RequestId(""), deadline=command.deadline
         )
-        self._requests.begin(update_id, Asked(own_request("cut", update_id), "", [command.ticket]))
+        self._requests.begin(update_id, PendingRequest(own_request("cut", update_id), "", [command.ticket]))
 
     def _retire(self, command: RetirePeer, now: float, effects: Effects) -> None:
         context = self._context
@@ -423,7 +423,7 @@ class ServerCore(CoreQueries):
         steps = tuple((1, marked(context, LeaveArc(*arc, if_needed=True))) for arc in arcs)
         plan = Plan(steps, 1, without=server)
         update_id = self._coordinator.start(plan, request_id=RequestId(""), deadline=command.deadline)
-        self._requests.begin(update_id, Asked(own_request("retire", update_id), "", [command.ticket]))
+        self._requests.begin(update_id, PendingRequest(own_request("retire", update_id), "", [command.ticket]))
 
     def _change_peers(self, command: AddPeer | RemovePeer | ConfigurePeer) -> Outcome:
         try:
@@ -662,7 +662,7 @@ class ServerCore(CoreQueries):
             case UpdateCommand():
                 operations = command.operations
                 size = 1 if command.composite is not None else len(operations)
-                return Collector(self._context).collect(list(enumerate(operations, start=1)), size=size)
+                return OperationCollector(self._context).collect(list(enumerate(operations, start=1)), size=size)
             case ImportCommand():
                 return collect_import(self._context, command)
 

@@ -17,7 +17,7 @@ from namegraph.model.rows import NodeIndex, RequestId
 from namegraph.model.slices import Slices, at_once
 from namegraph.reconcile.suspended_arcs import SuspendedArcs, suspended_arcs, suspended_with_subnet
 from namegraph.replication.ancestry_store import AncestryStore
-from namegraph.snapshot.reader import Snapshot
+from namegraph.snapshot.reader import SnapshotReading
 from namegraph.state.context import ServerContext
 from namegraph.state.incarnations import Incarnations
 from namegraph.state.peer_table import PeerTable
@@ -324,9 +324,9 @@ class CoreQueries:
         node = self.graph.group(group)
         return node is not None and node in self.graph.virtual_node_of
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> SnapshotReading:
         """Begin to read the whole state. The caller must report every step to the snapshot until it is finished."""
-        return Snapshot(
+        return SnapshotReading(
             context=self._context,
             records=self.records,
             entries=self.entries,

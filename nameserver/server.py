@@ -73,7 +73,7 @@ from nameserver.settings_reload import SettingsReload
 from nameserver.start_check import StartError, require_addresses, require_extras
 from nameserver.telemetry.calls_under_way import NO_SHORT_WAYS, CallsUnderWay, ShortWay
 from nameserver.telemetry.clock_watch import ClockWatch
-from nameserver.telemetry.log_lines import Log, say
+from nameserver.telemetry.log_lines import ProcessLog, say
 from nameserver.telemetry.setup import TelemetryError, observe
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.transport.peer_transport import PeerTransport
@@ -196,7 +196,7 @@ def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int
     `SettingsError`.
     """
     tune_allocator()
-    log = Log(settings.log)
+    log = ProcessLog(settings.log)
     log.begin()
     for number in PASSED_OVER:
         signal.signal(number, signal.SIG_IGN)
@@ -214,7 +214,7 @@ def _announce(line: str) -> None:
 
 
 async def serve(
-    settings: Settings, *, announce: Callable[[str], None], log: Log, reload: Callable[[], Settings]
+    settings: Settings, *, announce: Callable[[str], None], log: ProcessLog, reload: Callable[[], Settings]
 ) -> int:
     """Do as `run`, inside a running event loop. `announce` takes the line that names the subnets and the address."""
     planned_end = PlannedEnd(settings.detector.restart_grace_seconds)

@@ -20,7 +20,7 @@ from typing import Protocol
 from namegraph import Command, ConfigurePeer, RefusedError, Subnet
 from nameserver.config.declared import SettingsError
 from nameserver.config.settings import Settings, few
-from nameserver.telemetry.log_lines import Log, say
+from nameserver.telemetry.log_lines import ProcessLog, say
 
 _FOLLOWED = frozenset(("log_format", "log_level", "peers", "passed_over"))
 """Fields of the settings that need no restart."""
@@ -37,7 +37,7 @@ class PeerTableOwner(Protocol):
 class SettingsReload:
     """Reload of the settings of one server."""
 
-    def __init__(self, settings: Settings, log: Log, load: Callable[[], Settings]) -> None:
+    def __init__(self, settings: Settings, log: ProcessLog, load: Callable[[], Settings]) -> None:
         """`settings`: the settings in force. `load`: reads them again. Raises `SettingsError`."""
         self._settings = settings
         self._log = log

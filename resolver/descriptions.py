@@ -43,7 +43,7 @@ class Neighbour:
 
 
 @dataclass(frozen=True, slots=True)
-class RdRecord:
+class DescribedRecord:
     """Duplication-control record in NG's form, DL(source, sink): ancestors.
 
     Messages that `ancestors` originate do not cross parent -> child. `source` and `sink` are vnids if they are virtual
@@ -58,7 +58,7 @@ class RdRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupRecord:
     """Description of one group. Neighbours are sorted by id, records by (child, source), pathnames by their nodes."""
 
     group: NodeId
@@ -66,7 +66,7 @@ class GroupDescription:
     virtual_node: VirtualNodeDescription | None
     parents: tuple[Neighbour, ...]
     children: tuple[Neighbour, ...]
-    rd_records: tuple[RdRecord, ...]
+    rd_records: tuple[DescribedRecord, ...]
     rd_records_truncated: bool
     pathnames: tuple[tuple[str, ...], ...]
     pathnames_truncated: bool
@@ -80,7 +80,7 @@ def describe(
     blocked: Callable[[ArcRecord], BitMap],
     home: ServerId,
     pathname_limit: int,
-) -> GroupDescription:
+) -> GroupRecord:
     """Describe a group that exists, with at most `pathname_limit` pathnames.
 
     `blocked`: returns the originators that must not cross a normal arc from the group.
@@ -89,7 +89,7 @@ def describe(
     virtual_node = graph.virtual_node_of.get(node)
     listed = list(islice(pathnames(graph, node), pathname_limit + 1))
     rd_records, rd_records_truncated = _rd_records(graph, ancestors, node, blocked)
-    return GroupDescription(
+    return GroupRecord(
         group=ids[node],
         home=home,
         virtual_node=None
@@ -114,10 +114,10 @@ def describe(
 
 def _rd_records(
     graph: NameGraph, ancestors: AncestorSets, node: NodeIndex, blocked_from: Callable[[ArcRecord], BitMap]
-) -> tuple[tuple[RdRecord, ...], bool]:
+) -> tuple[tuple[DescribedRecord, ...], bool]:
     """Return the records of the group's own out-arcs, and True if some could not be listed."""
     ids = graph.ids
-    records: list[RdRecord] = []
+    records: list[DescribedRecord] = []
     room = RD_ANCESTORS_LIMIT
     for child, arc in sorted(graph.children[node].items(), key=lambda item: ids[item[0]]):
         if graph.arc_state(arc) is not ArcState.NORMAL:
@@ -131,7 +131,7 @@ def _rd_records(
             if room < 0:
                 return tuple(records), True
             records.append(
-                RdRecord(
+                DescribedRecord(
                     source=graph.label(source),
                     sink=graph.label(child),
                     parent=ids[node],

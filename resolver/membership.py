@@ -33,12 +33,12 @@ from namegraph import (
     prove,
     sorted_in_slices,
 )
-from resolver.descriptions import GroupDescription, describe
+from resolver.descriptions import GroupRecord, describe
 from resolver.group_order import GroupOrder
-from resolver.plans import ATTEMPTS, Plan, PlanCache, WalkStep
+from resolver.plans import ATTEMPTS, PlanCache, PlanStep, ResolvePlan
 from resolver.steps import Prepared, assemble, deliveries, prepare
 
-Walk = tuple[WalkStep, ...]
+Walk = tuple[PlanStep, ...]
 
 NOTHING_TOLD: Mapping[ArcId, Sequence[NodeId]] = MappingProxyType({})
 
@@ -96,7 +96,7 @@ class MembershipResolver:
         """Return the facts that other servers may know better than this server now."""
         return self._core.uncertainty(self._unheard())
 
-    def resolve(self, group: NodeId) -> Plan:
+    def resolve(self, group: NodeId) -> ResolvePlan:
         """Return the plan of the group: the same object while the answer is the same."""
         return self.plans.plan(self._require_group(group))
 
@@ -129,7 +129,7 @@ class MembershipResolver:
                 return prepared
         return None
 
-    def _walk(self, group: NodeIndex, plan: Plan) -> Slices[Walk]:
+    def _walk(self, group: NodeIndex, plan: ResolvePlan) -> Slices[Walk]:
         told = yield from deliveries(self._core, plan, group)
         return (yield from assemble(self._graph.ids[group], told))
 
@@ -246,7 +246,7 @@ class MembershipResolver:
 
     def describe(
         self, group: NodeId, *, pathname_limit: int, told: Mapping[ArcId, Sequence[NodeId]] = NOTHING_TOLD
-    ) -> GroupDescription:
+    ) -> GroupRecord:
         """Describe the group's place in both views of the graph.
 
         `told`: minimal nodes that must not cross an arc, for each arc whose records another server computes.

@@ -58,8 +58,8 @@ from namegraph import (
     is_plain,
     named_in,
 )
-from resolver.plans import ATTEMPTS, Onward, Plan, PlanCache
-from resolver.steps import Delivery, Prepared, deliveries, prepare
+from resolver.plans import ATTEMPTS, OnwardNodes, PlanCache, ResolvePlan
+from resolver.steps import DeliveryStep, Prepared, deliveries, prepare
 from resolver.target_masks import Masks
 
 
@@ -78,7 +78,7 @@ class PartRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ServerPart:
     """Nodes of one server that an originator reaches. Ids are sorted, each once."""
 
     version: str
@@ -88,10 +88,10 @@ class Part:
     """
     processes: tuple[NodeId, ...]
     groups: tuple[NodeId, ...]
-    onward: tuple[Onward, ...] = ()
-    steps: tuple[Delivery, ...] = ()
+    onward: tuple[OnwardNodes, ...] = ()
+    steps: tuple[DeliveryStep, ...] = ()
     """Steps of the walk to these nodes, if requested."""
-    apart: tuple[Onward, ...] = ()
+    apart: tuple[OnwardNodes, ...] = ()
     """Nodes at which the walk stops, because the arcs to them are suspended."""
     view: str = ""
     """View that the server is in."""
@@ -121,13 +121,13 @@ class InDoubt:
     update: UpdateId | None = None
 
 
-PartAnswer = Part | Unchanged | InDoubt
+PartAnswer = ServerPart | Unchanged | InDoubt
 
 COUNTED_LIMIT = 100
 """Most plans for which the counts of this server's own processes are cached."""
 
 
-PreparedPart = Prepared[tuple[Delivery, ...]]
+PreparedPart = Prepared[tuple[DeliveryStep, ...]]
 
 
 class _Version(NamedTuple):
@@ -137,7 +137,7 @@ class _Version(NamedTuple):
     is_healed: bool
 
 
-class _Told(NamedTuple):
+class _ToldProcesses(NamedTuple):
     """Named processes of a plan, and counts of the other processes."""
 
     processes: tuple[NodeId, ...]
@@ -156,7 +156,7 @@ class Parts:
         self._core = core
         self._plans = plans
         self._start = start
-        self._counted: dict[int, _Told] = {}
+        self._counted: dict[int, _ToldProcesses] = {}
         """Counts by number of the plan."""
 
     def fill(self, request: PartRequest) -> Slices[PreparedPart | None]:
@@ -196,13 +196,17 @@ class Parts:
         if not isinstance(version, _Version):
             return version
         if not request.with_steps:
-            steps: tuple[Delivery, ...] = ()
+            steps: tuple[DeliveryStep, ...] = ()
         elif prepared is not None and prepared.is_of(plan, self._core):
             steps = prepared.steps
         else:
             steps = at_once(deliveries(self._core, plan, group))
-        told = self._told(plan, len(request.targets)) if request.counts else _Told(plan.processes, plan.process_masks)
-        return Part(
+        told = (
+            self._told(plan, len(request.targets))
+            if request.counts
+            else _ToldProcesses(plan.processes, plan.process_masks)
+        )
+        return ServerPart(
             version.text,
             told.processes,
             plan.groups,
@@ -232,7 +236,7 @@ class Parts:
         entries = self._core.entries
         return not any(entry.is_ready and not entries.updates[key].read for key, entry in entries.by_update.items())
 
-    def _told(self, plan: Plan, targets: int) -> _Told:
+    def _told(self, plan: ResolvePlan, targets: int) -> _ToldProcesses:
         """Return the processes of a plan in the form in which those of this server are counted."""
         found = self._counted.get(plan.number)
         if found is None:
@@ -241,7 +245,7 @@ class Parts:
             found = self._counted[plan.number] = self._count(plan, targets)
         return found
 
-    def _count(self, plan: Plan, targets: int) -> _Told:
+    def _count(self, plan: ResolvePlan, targets: int) -> _ToldProcesses:
         counted, foreign = [0] * targets, list[int]()
         for place, owner in enumerate(self._core.owners_of_names(plan.processes)):
             if owner is None:
@@ -251,7 +255,7 @@ class Parts:
                 if first is not None:
                     counted[first] += 1
         masks = tuple(plan.process_masks[place] for place in foreign) if plan.process_masks else ()
-        return _Told(tuple(plan.processes[place] for place in foreign), masks, tuple(counted))
+        return _ToldProcesses(tuple(plan.processes[place] for place in foreign), masks, tuple(counted))
 
     def _fill_plan(self, targets: TargetSet) -> Iterator[int]:
         known = self._known_of(targets)
@@ -264,12 +268,12 @@ class Parts:
         found = {name: self._originator(name) for name in named_in(targets)}
         return {name: node for name, node in found.items() if node is not None}
 
-    def _plan(self, targets: TargetSet, known: dict[NodeId, NodeIndex]) -> Plan:
+    def _plan(self, targets: TargetSet, known: dict[NodeId, NodeIndex]) -> ResolvePlan:
         if is_plain(targets):
             return self._plans.plan(known[targets[0].name])
         return self._plans.plan_of_set(targets, known)
 
-    def _to_tell(self, request: PartRequest, plan: Plan, name: NodeId) -> _Version | Unchanged | InDoubt:
+    def _to_tell(self, request: PartRequest, plan: ResolvePlan, name: NodeId) -> _Version | Unchanged | InDoubt:
         """Return the version of the part of a plan to tell now, or the answer in its place. `name`: the originator."""
         update = self._ready_for(plan)
         if update is not None:
@@ -289,7 +293,7 @@ class Parts:
         node = core.graph.index.get(name)
         return node if node is not None and node in core.records.above else None
 
-    def _ready_for(self, plan: Plan) -> UpdateId | None:
+    def _ready_for(self, plan: ResolvePlan) -> UpdateId | None:
         """Return an update that is ready at this server and affects a node of the plan. None if there is none."""
         entries = self._core.entries
         for update_id, entry in entries.by_update.items():

@@ -51,7 +51,7 @@ PLANS_WEIGHT_LIMIT = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Onward:
+class OnwardNodes:
     """Nodes of another server that are immediately below owned groups of a plan. Ids are sorted, each once."""
 
     server: ServerId
@@ -62,7 +62,7 @@ class Onward:
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Plan:
+class ResolvePlan:
     """Nodes at this server that an originator reaches.
 
     `processes` and `groups` are the owned ones: sorted ids, each once.
@@ -74,9 +74,9 @@ class Plan:
     """Native processes of this server, and the foreign processes that were joined at this server."""
     groups: tuple[NodeId, ...]
     """Groups. A group on a loop reaches itself. A group on no loop does not."""
-    onward: tuple[Onward, ...] = ()
+    onward: tuple[OnwardNodes, ...] = ()
     """Nodes of other servers at which the walk leaves this server, sorted by server."""
-    apart: tuple[Onward, ...] = ()
+    apart: tuple[OnwardNodes, ...] = ()
     """Nodes at which the walk stops, because the arcs to them are suspended. Rejected arcs are left out."""
     number: int = 0
     """Number of the plan, unique in its cache."""
@@ -89,7 +89,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class WalkStep:
+class PlanStep:
     """One step of a walk from `tail` to `head`. Over a shadow arc it may go from child to parent."""
 
     tail: NodeId
@@ -104,7 +104,7 @@ _Key = NodeIndex | tuple[TargetSet, tuple[NodeIndex | None, ...]]
 None as a number if the group is not known here.
 """
 
-_Making = Callable[[set[NodeIndex]], Slices[Plan]]
+_Making = Callable[[set[NodeIndex]], Slices[ResolvePlan]]
 """Function that makes a plan. It adds the nodes that it has read to the set, before it reads further."""
 
 
@@ -113,7 +113,7 @@ class PlanCache:
 
     def __init__(self, core: CoreQueries, *, weight_limit: int = PLANS_WEIGHT_LIMIT) -> None:
         self._core = core
-        self._plans: OrderedDict[_Key, tuple[Plan, int]] = OrderedDict()
+        self._plans: OrderedDict[_Key, tuple[ResolvePlan, int]] = OrderedDict()
         """Each plan, with the update count at which it was last known to hold."""
         self._standing = core.standing
         """Standing of suspended arcs for which the plans were made."""
@@ -126,11 +126,11 @@ class PlanCache:
         """Number of nodes in all cached plans."""
         return self._weight
 
-    def plan(self, group: NodeIndex) -> Plan:
+    def plan(self, group: NodeIndex) -> ResolvePlan:
         """Return the plan of a group: the same object while nothing below the group changes."""
         return self._plan(*self._of_group(group))
 
-    def plan_of_set(self, targets: TargetSet, known: Mapping[NodeId, NodeIndex]) -> Plan:
+    def plan_of_set(self, targets: TargetSet, known: Mapping[NodeId, NodeIndex]) -> ResolvePlan:
         """Return the plan of a set: the same object while nothing below a target or an exception changes.
 
         `known`: targets and exceptions that this server knows. The other ones have no nodes below them here.
@@ -148,7 +148,7 @@ class PlanCache:
         """Make the plan of a set, as `fill` does for a group."""
         return self._fill(lambda: self._of_set(targets, known))
 
-    def kept(self, group: NodeIndex) -> Plan | None:
+    def kept(self, group: NodeIndex) -> ResolvePlan | None:
         """Return the plan of a group if it is cached and holds. None otherwise."""
         return self._kept(self._core.graph.representative(group))
 
@@ -159,7 +159,7 @@ class PlanCache:
         key = (targets, tuple(map(known.get, named_in(targets))))
         return key, lambda found: make_plan_of_set(self._core, targets, known, found)
 
-    def _plan(self, key: _Key, making: _Making) -> Plan:
+    def _plan(self, key: _Key, making: _Making) -> ResolvePlan:
         return self._kept(key) or self._keep(key, at_once(making(set())))
 
     def _fill(self, find: Callable[[], tuple[_Key, _Making]]) -> Iterator[int]:
@@ -171,7 +171,7 @@ class PlanCache:
             if plan is not None:
                 self._keep(key, plan)
 
-    def _attempt(self, making: _Making) -> Slices[Plan | None]:
+    def _attempt(self, making: _Making) -> Slices[ResolvePlan | None]:
         """Make a plan. Return None if a node below changes meanwhile, or readers get another graph."""
         graph, standing, begun_at = self._core.graph, self._core.standing, self._core.graph.update_count
         reached: set[NodeIndex] = set()
@@ -182,7 +182,7 @@ class PlanCache:
 
         return (yield from unless_overtaken(making(reached), holds))
 
-    def _kept(self, key: _Key) -> Plan | None:
+    def _kept(self, key: _Key) -> ResolvePlan | None:
         """Return the cached plan if it holds. None otherwise."""
         graph = self._core.graph
         if graph.suspended and self._standing != self._core.standing:
@@ -197,7 +197,7 @@ class PlanCache:
         self._weight -= len(plan.reached)
         return None
 
-    def _keep(self, key: _Key, plan: Plan) -> Plan:
+    def _keep(self, key: _Key, plan: ResolvePlan) -> ResolvePlan:
         """Cache a plan, unless another plan was cached meanwhile. Return the cached plan."""
         kept = self._kept(key)
         if kept is not None:
@@ -217,12 +217,12 @@ class PlanCache:
         self._plans.clear()
         self._weight = 0
 
-    def _still_holds(self, plan: Plan, held_at: int) -> bool:
+    def _still_holds(self, plan: ResolvePlan, held_at: int) -> bool:
         # The nodes that a plan reaches, and its arcs, change only with an arc that leaves such a node.
         return self._core.graph.is_unchanged_at(plan.reached, since=held_at)
 
 
-def make_plan(core: CoreQueries, group: NodeIndex, reached: set[NodeIndex]) -> Slices[Plan]:
+def make_plan(core: CoreQueries, group: NodeIndex, reached: set[NodeIndex]) -> Slices[ResolvePlan]:
     """Compute the plan of a group: one walk down, level by level. `reached`, empty at first, gets the nodes found."""
     graph = core.graph
     yield from _descend(graph, graph.components(group), reached)
@@ -243,12 +243,12 @@ def make_plan(core: CoreQueries, group: NodeIndex, reached: set[NodeIndex]) -> S
     onward = yield from _by_server(core, below)
     suspended = yield from _suspended_below(core, owned)
     apart = yield from _by_server(core, set().union(*suspended.values()))
-    return Plan(frozenset(reached), tuple(processes), tuple(groups), onward, apart)
+    return ResolvePlan(frozenset(reached), tuple(processes), tuple(groups), onward, apart)
 
 
 def make_plan_of_set(
     core: CoreQueries, targets: TargetSet, known: Mapping[NodeId, NodeIndex], reached: set[NodeIndex]
-) -> Slices[Plan]:
+) -> Slices[ResolvePlan]:
     """Compute the plan of a set: one walk down from all of its groups. `reached` as in `make_plan`.
 
     The plan includes groups only below exceptions, because the walk goes on there. It excludes native processes only
@@ -281,7 +281,7 @@ def make_plan_of_set(
     below = yield from _immediately_below(graph, owned, elsewhere)
     onward = yield from _by_server(core, below, masks)
     apart = yield from _by_server(core, set().union(*suspended.values()), masks)
-    return Plan(
+    return ResolvePlan(
         frozenset(reached),
         tuple(processes),
         tuple(reached_groups),
@@ -335,7 +335,7 @@ def nodes_elsewhere(records: AncestryStore, nodes: Set[NodeIndex]) -> set[NodeIn
 
 def _by_server(
     core: CoreQueries, below: Collection[NodeIndex], masks: Mapping[NodeIndex, Masks] | None = None
-) -> Slices[tuple[Onward, ...]]:
+) -> Slices[tuple[OnwardNodes, ...]]:
     graph = core.graph
     numbers: dict[NodeId, NodeIndex] = {}
     for some in in_slices(below):
@@ -354,12 +354,12 @@ def _by_server(
                 masks_of += () if masks is None else (masks[node],)
         yield len(few)
     return tuple(
-        Onward(server, tuple(groups), tuple(processes), tuple(masks_of))
+        OnwardNodes(server, tuple(groups), tuple(processes), tuple(masks_of))
         for server, (groups, processes, masks_of) in sorted(found.items())
     )
 
 
-def delivering_arcs(graph: NameGraph, plan: Plan, originator: NodeIndex) -> Slices[dict[NodeIndex, ArcRecord]]:
+def delivering_arcs(graph: NameGraph, plan: ResolvePlan, originator: NodeIndex) -> Slices[dict[NodeIndex, ArcRecord]]:
     """Return the arc that delivers each derived node of a plan except the originator, by representative."""
     delivering: dict[NodeIndex, ArcRecord] = {}
     owner = graph.virtual_node_of

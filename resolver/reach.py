@@ -17,7 +17,7 @@ FOUND_LIMIT = 10_000
 """Most cached answers."""
 
 
-class Below(NamedTuple):
+class GroupReach(NamedTuple):
     """Nodes and servers that this server has below a group."""
 
     number: int
@@ -33,7 +33,7 @@ class Below(NamedTuple):
     """Servers of `onward` that are at either end of suspended arcs."""
 
 
-NOBODY = Below(0, (), (), ())
+NOBODY = GroupReach(0, (), (), ())
 """Answer for a name that this server does not know."""
 
 
@@ -43,13 +43,13 @@ class GraphReach:
     def __init__(self, core: CoreQueries) -> None:
         self._core = core
         self._plans = PlanCache(core)
-        self._found: dict[int, Below] = {}
+        self._found: dict[int, GroupReach] = {}
         """Answers by number of the plan."""
         self._numbers: dict[tuple[ServerId, ...], int] = {}
         self._filling: dict[NodeId, Iterator[int]] = {}
         """Plans that are being made, by group."""
 
-    def below(self, group: NodeId) -> Below:
+    def below(self, group: NodeId) -> GroupReach:
         """Return the nodes and servers that this server has below a group of any server, also under its old name.
 
         A message to the old name of a renamed group may be under way.
@@ -61,7 +61,7 @@ class GraphReach:
         if not self._is_group_here(node):
             # Suspended arcs may be all that this server knows of another server's group.
             away = tuple(sorted(self._homes_of_suspended({node})))
-            return Below(self._number_of(away), (), away, away) if away else NOBODY
+            return GroupReach(self._number_of(away), (), away, away) if away else NOBODY
         plan = self._plans.plan(node)
         found = self._found.get(plan.number)
         if found is None:
@@ -71,7 +71,9 @@ class GraphReach:
             of_others = self._homes_of_suspended(filterfalse(self._core.owns, parents))
             apart = {each.server for each in plan.apart} | of_others
             onward = sorted({*apart, *(each.server for each in plan.onward)})
-            found = self._found[plan.number] = Below(plan.number, plan.processes, tuple(onward), tuple(sorted(apart)))
+            found = self._found[plan.number] = GroupReach(
+                plan.number, plan.processes, tuple(onward), tuple(sorted(apart))
+            )
         return found
 
     def prepare(self, group: NodeId, room: int) -> int:

@@ -33,8 +33,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from namegraph import NodeId, ServerId, Slices, TargetSet, UpdateId, at_once, in_slices, is_plain, sorted_in_slices
-from resolver.parts import InDoubt, Part, PartAnswer, PartRequest, Unchanged
-from resolver.plans import Onward, WalkStep
+from resolver.parts import InDoubt, PartAnswer, PartRequest, ServerPart, Unchanged
+from resolver.plans import OnwardNodes, PlanStep
 from resolver.steps import assemble
 from resolver.target_masks import Masks
 
@@ -55,7 +55,7 @@ class Count(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Resolved:
+class ResolvedIds:
     """Nodes that a group or a set reaches. Ids are sorted, each once."""
 
     processes: tuple[NodeId, ...]
@@ -67,7 +67,7 @@ class Resolved:
     """True if the deadline passed before two walks agreed: members may be missing, or not be members any more."""
     duplicates: int = 0
     """Number of times that a further server reported a known foreign process."""
-    walk: tuple[WalkStep, ...] = ()
+    walk: tuple[PlanStep, ...] = ()
     """Steps of the walk, depth first, siblings by id, if requested. They lead to no unreachable group."""
     encoded: dict[str, object] = field(default_factory=dict)
     """Forms of this answer that the shell made and wants to find again."""
@@ -85,8 +85,8 @@ class Resolved:
 class AgreedWalk:
     """Parts that agreed, and their result. A later resolution begins with them."""
 
-    parts: Mapping[ServerId, Part]
-    resolved: Resolved
+    parts: Mapping[ServerId, ServerPart]
+    resolved: ResolvedIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +110,13 @@ class WalkAgain:
 class Uniting:
     """All parts are told. The slices check that they fit, and unite them. Other tasks may run in between."""
 
-    slices: Slices[WalkAgain | Resolved]
+    slices: Slices[WalkAgain | ResolvedIds]
 
 
-Step = Ask | WalkAgain | Uniting | Resolved
+Step = Ask | WalkAgain | Uniting | ResolvedIds
 
 
-class Resolution:
+class DistributedResolution:
     """One resolution. The root answers for itself as any other server does."""
 
     def __init__(
@@ -145,7 +145,7 @@ class Resolution:
         self._with_steps = with_steps
         self._unites_in_slices = unites_in_slices
         self._agreed = None if with_steps else remembered
-        self._parts: dict[ServerId, Part] = dict(self._agreed.parts) if self._agreed else {}
+        self._parts: dict[ServerId, ServerPart] = dict(self._agreed.parts) if self._agreed else {}
         self._asked: dict[ServerId, None] = {}
         self._awaited: dict[ServerId, str | None] = {}
         """Version about which each server was asked."""
@@ -156,7 +156,7 @@ class Resolution:
         """Number of walks in which each server told a new part, after the first walk that asked it."""
         self._changed: set[ServerId] = set()
         """Servers that told a new part in this walk."""
-        self._resolved: Resolved | None = None
+        self._resolved: ResolvedIds | None = None
         self.walks = 0
         """Number of walks begun."""
         self.requests = 0
@@ -187,7 +187,7 @@ class Resolution:
         match answer:
             case Unchanged() if known_version is None:
                 self._failed[server] = "it says that nothing changed, but was not told since when"
-            case Part(version) if version != known_version:
+            case ServerPart(version) if version != known_version:
                 if server in self._parts:
                     self._changes[server] += 1
                     self._changed.add(server)
@@ -235,7 +235,7 @@ class Resolution:
         most = max((self._changes[server] for server in others), default=0)
         return {server for server in others if self._changes[server] == most}
 
-    def _contradicting(self, reached: Mapping[ServerId, Sequence[Onward]]) -> Slices[dict[ServerId, str]]:
+    def _contradicting(self, reached: Mapping[ServerId, Sequence[OnwardNodes]]) -> Slices[dict[ServerId, str]]:
         """Return the servers whose onward nodes their home does not report.
 
         If the root has such nodes, return the home.
@@ -278,10 +278,10 @@ class Resolution:
             return WalkAgain(True, tuple(sorted(update for update in doubts if update is not None)))
         return self._in_slices(self._judge())
 
-    def _in_slices(self, slices: Slices[WalkAgain | Resolved]) -> Uniting | WalkAgain | Resolved:
+    def _in_slices(self, slices: Slices[WalkAgain | ResolvedIds]) -> Uniting | WalkAgain | ResolvedIds:
         return Uniting(slices) if self._unites_in_slices else at_once(slices)
 
-    def _judge(self) -> Slices[WalkAgain | Resolved]:
+    def _judge(self) -> Slices[WalkAgain | ResolvedIds]:
         if not (yield from self._leads_to_what_is_told()):
             return WalkAgain(True)
         if self._is_new and len(self._asked.keys() - self._failed.keys()) > 1:
@@ -302,9 +302,9 @@ class Resolution:
             requests.append(PartRequest(server, self._targets, version, self._with_steps, counts))
         return Ask(tuple(requests))
 
-    def _reached(self) -> dict[ServerId, list[Onward]]:
+    def _reached(self) -> dict[ServerId, list[OnwardNodes]]:
         """Return the servers to which the parts lead, with all nodes onward to each. The homes come first."""
-        reached: dict[ServerId, list[Onward]] = {home: [] for home in self._homes.values()}
+        reached: dict[ServerId, list[OnwardNodes]] = {home: [] for home in self._homes.values()}
         pending = list(reached)
         while pending:
             server = pending.pop()
@@ -338,13 +338,13 @@ class Resolution:
                     return False
         return True
 
-    def _expired(self) -> Slices[Resolved]:
+    def _expired(self) -> Slices[ResolvedIds]:
         self._resolved = yield from self._unite(in_transition=True)
         self._awaited = {}
         self._agreed = None
         return self._resolved
 
-    def _finish(self) -> Slices[Resolved]:
+    def _finish(self) -> Slices[ResolvedIds]:
         if self._agreed is not None and not self._failed:
             self._resolved = self._agreed.resolved
             return self._resolved
@@ -354,8 +354,8 @@ class Resolution:
         self._agreed = AgreedWalk({server: self._parts[server] for server in reached}, resolved) if is_whole else None
         return resolved
 
-    def _unite(self, *, in_transition: bool) -> Slices[Resolved]:
-        told, named, unreachable = _Told(), _Told(), set[NodeId]()
+    def _unite(self, *, in_transition: bool) -> Slices[ResolvedIds]:
+        told, named, unreachable = _Reports(), _Reports(), set[NodeId]()
         parts = []
         counting = None if self._named_servers is None else _Counting(self._named_servers)
         for server, leading in self._reached().items():
@@ -388,7 +388,7 @@ class Resolution:
         walk = (yield from assemble(self._targets[0].name, steps)) if self._with_steps else ()
         if counting is not None:
             processes = yield from counting.of(processes)
-        return Resolved(
+        return ResolvedIds(
             processes=processes.names,
             groups=reached_groups.names,
             unreachable=tuple(sorted(left_out)),
@@ -406,7 +406,7 @@ _Column = tuple[Sequence[NodeId], Sequence[Masks]]
 """Names, and the masks of each for a set."""
 
 
-class _Told:
+class _Reports:
     """Reports of several servers, one column each."""
 
     def __init__(self) -> None:
@@ -426,7 +426,7 @@ def _has_all(told: Sequence[NodeId], names: Iterable[NodeId]) -> Slices[bool]:
     return True
 
 
-def _to_be_told(onward: Onward) -> Iterable[NodeId]:
+def _to_be_told(onward: OnwardNodes) -> Iterable[NodeId]:
     """Return the processes that their home reports. Processes only below exceptions are in no answer."""
     if not onward.masks:
         return onward.processes
@@ -443,7 +443,7 @@ class _Counting:
         """Processes of servers that are counted, each with the first such server."""
         self._counts: Counter[tuple[ServerId, int]] = Counter()
 
-    def add(self, server: ServerId, part: Part | None, leading: Sequence[Onward]) -> None:
+    def add(self, server: ServerId, part: ServerPart | None, leading: Sequence[OnwardNodes]) -> None:
         """Add the report of a server. If it has none, add the nodes that lead to it."""
         told = chain.from_iterable(each.processes for each in leading) if part is None else part.processes
         if server in self._named_servers:

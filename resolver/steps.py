@@ -31,7 +31,7 @@ from namegraph import (
     sorted_in_slices,
     unless_overtaken,
 )
-from resolver.plans import Plan, PlanCache, WalkStep, delivering_arcs, nodes_elsewhere
+from resolver.plans import PlanCache, PlanStep, ResolvePlan, delivering_arcs, nodes_elsewhere
 
 STEPS_OF_A_SLICE = SLICE_ITEMS // 4
 """Steps of a slice: each takes a few microseconds."""
@@ -41,27 +41,27 @@ Steps = TypeVar("Steps")
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliveryStep:
     """Step by which the walk comes to a node, and communication cost of its arc."""
 
-    step: WalkStep
+    step: PlanStep
     cost: int
 
 
 class Prepared(NamedTuple, Generic[Steps]):
     """Steps of a plan, made in advance. They hold while the plan and the owners of subnets hold."""
 
-    plan: Plan
+    plan: ResolvePlan
     ownership_changes: int
     steps: Steps
 
-    def is_of(self, plan: Plan, core: CoreQueries) -> bool:
+    def is_of(self, plan: ResolvePlan, core: CoreQueries) -> bool:
         """True if these are the steps of a plan, and still hold."""
         return self.plan is plan and self.ownership_changes == core.ownership_changes
 
 
 def prepare(
-    core: CoreQueries, plans: PlanCache, group: NodeIndex, steps_of: Callable[[Plan], Slices[Steps]]
+    core: CoreQueries, plans: PlanCache, group: NodeIndex, steps_of: Callable[[ResolvePlan], Slices[Steps]]
 ) -> Slices[Prepared[Steps] | None]:
     """Make the steps of a group's cached plan. Yield between slices, so that updates may come.
 
@@ -78,13 +78,13 @@ def prepare(
     return None if steps is None else Prepared(plan, owners, steps)
 
 
-def deliveries(core: CoreQueries, plan: Plan, group: NodeIndex) -> Slices[tuple[Delivery, ...]]:
+def deliveries(core: CoreQueries, plan: ResolvePlan, group: NodeIndex) -> Slices[tuple[DeliveryStep, ...]]:
     """Return the step to each owned node of the plan except `group`, sorted by head. It holds while the plan holds."""
     graph = core.graph
     elsewhere = nodes_elsewhere(core.records, plan.reached)
     delivering = yield from delivering_arcs(graph, plan, group)
     first = graph.representative(group)
-    found: dict[NodeIndex, Delivery] = {}
+    found: dict[NodeIndex, DeliveryStep] = {}
     for some in in_slices(plan.reached, STEPS_OF_A_SLICE):
         for node in some:
             if node in elsewhere:
@@ -95,30 +95,30 @@ def deliveries(core: CoreQueries, plan: Plan, group: NodeIndex) -> Slices[tuple[
                 continue
             entered = group if arc is None else arc.child
             if arc is not None:
-                found[entered] = Delivery(_step(graph, arc.parent, entered, ArcState.NORMAL), arc.cost)
+                found[entered] = DeliveryStep(_step(graph, arc.parent, entered, ArcState.NORMAL), arc.cost)
             virtual_node = graph.virtual_node_of.get(node)
             if virtual_node is not None:
                 yield from _walk_around(graph, virtual_node, entered, found)
         yield SLICE_ITEMS
-    by_head: dict[NodeId, Delivery] = {}
+    by_head: dict[NodeId, DeliveryStep] = {}
     for nodes in in_slices(found):
         # While a loop changes, a part of it may not be reached any more.
         owned = (node for node in nodes if node in plan.reached and node not in elsewhere)
         by_head.update((found[node].step.head, found[node]) for node in owned)
         yield len(nodes)
-    told: list[Delivery] = []
+    told: list[DeliveryStep] = []
     for heads in in_slices((yield from sorted_in_slices(list(by_head)))):
         told += map(by_head.__getitem__, heads)
         yield len(heads)
     return tuple(told)
 
 
-def assemble(group: NodeId, told: Iterable[Delivery]) -> Slices[tuple[WalkStep, ...]]:
+def assemble(group: NodeId, told: Iterable[DeliveryStep]) -> Slices[tuple[PlanStep, ...]]:
     """Return the walk as if one server owned all nodes: depth first, siblings by id, every node once.
 
     The first of several steps to a foreign process, in the order of arcs, is taken.
     """
-    to: dict[NodeId, Delivery] = {}
+    to: dict[NodeId, DeliveryStep] = {}
     for some in in_slices(told):
         for delivery in some:
             step = delivery.step
@@ -128,12 +128,12 @@ def assemble(group: NodeId, told: Iterable[Delivery]) -> Slices[tuple[WalkStep, 
         yield len(some)
     # The walk starts at this group, so no step leads back to it.
     to.pop(group, None)
-    below: dict[NodeId, list[WalkStep]] = {}
+    below: dict[NodeId, list[PlanStep]] = {}
     for heads in in_slices(reversed((yield from sorted_in_slices(list(to))))):
         for head in heads:
             below.setdefault(to[head].step.tail, []).append(to[head].step)
         yield len(heads)
-    steps: list[WalkStep] = []
+    steps: list[PlanStep] = []
     pending = list(below.get(group, ()))
     while pending:
         step = pending.pop()
@@ -145,7 +145,7 @@ def assemble(group: NodeId, told: Iterable[Delivery]) -> Slices[tuple[WalkStep, 
 
 
 def _walk_around(
-    graph: NameGraph, virtual_node: VirtualNode, entered: NodeIndex, found: dict[NodeIndex, Delivery]
+    graph: NameGraph, virtual_node: VirtualNode, entered: NodeIndex, found: dict[NodeIndex, DeliveryStep]
 ) -> Slices[None]:
     """Add the step over each shadow arc, in the direction in which the walk crosses it."""
     beside: dict[NodeIndex, list[tuple[NodeIndex, int]]] = {}
@@ -161,7 +161,7 @@ def _walk_around(
         node, came_from = pending.pop()
         for neighbour, cost in beside[node]:
             if neighbour != came_from:
-                found[neighbour] = Delivery(_step(graph, node, neighbour, ArcState.SHADOW), cost)
+                found[neighbour] = DeliveryStep(_step(graph, node, neighbour, ArcState.SHADOW), cost)
                 pending.append((neighbour, node))
         looked_at += len(beside[node])
         if looked_at >= STEPS_OF_A_SLICE:
@@ -169,5 +169,5 @@ def _walk_around(
             looked_at = 0
 
 
-def _step(graph: NameGraph, tail: NodeIndex, head: NodeIndex, state: ArcState) -> WalkStep:
-    return WalkStep(graph.ids[tail], graph.ids[head], graph.kind(head), state)
+def _step(graph: NameGraph, tail: NodeIndex, head: NodeIndex, state: ArcState) -> PlanStep:
+    return PlanStep(graph.ids[tail], graph.ids[head], graph.kind(head), state)

@@ -29,7 +29,7 @@ from simulation.checks.rejected_arcs_check import check_told
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.decision_order import Decisions
 from simulation.cluster.fingerprint import Fingerprint
-from simulation.cluster.networks import RandomNetwork, Sent
+from simulation.cluster.networks import RandomNetwork, SentMessage
 from simulation.faults.fault_plan import FaultPlan
 from simulation.faults.permanent_loss import PermanentLoss
 from simulation.faults.stale_disks import StaleDisks
@@ -39,7 +39,7 @@ from simulation.scenario.recording import record
 from simulation.scenario.schedule import Scenario
 from simulation.workload.clients import Population, populate, submit_burst
 from simulation.workload.deliveries import Deliveries
-from simulation.workload.memberships import Memberships
+from simulation.workload.memberships import MembershipQuestions
 from simulation.workload.offline_joins import OfflineJoins
 from simulation.workload.one_sided_leaves import OneSidedLeaves
 from simulation.workload.ordered_reads import OrderedReads
@@ -172,7 +172,7 @@ class SeedRun:
         troubled = Random(f"troubles of {seed}")  # noqa: S311 - as above
         failing = Random(f"unwritable disks of {seed}")  # noqa: S311 - as above
         asking = Random(f"memberships of {seed}")  # noqa: S311 - as above
-        self._memberships = Memberships(self._cluster, self._population, asking)
+        self._memberships = MembershipQuestions(self._cluster, self._population, asking)
         self._troubles = FaultPlan(self._cluster, network, self._population, troubled, failing) if faults else None
         self._apart = PartitionLedger()
         copying = Random(f"old copies of {seed}")  # noqa: S311 - as above
@@ -412,7 +412,7 @@ class SeedRun:
         self._compare(is_first=False)
 
     @property
-    def sent(self) -> list[Sent]:
+    def sent(self) -> list[SentMessage]:
         """All messages so far."""
         return self._cluster.sent
 

@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 from spark_graph_jobs.compare.not_judged import NotJudged
 from spark_graph_jobs.compare.suspended import Suspended
 from spark_graph_jobs.finding import Finding
-from spark_graph_jobs.snapshot.discovery import Collection, Snapshot
+from spark_graph_jobs.snapshot.discovery import Collection, ServerSnapshot
 
 if TYPE_CHECKING:
-    from spark_graph_jobs.questions.answer import Answer
+    from spark_graph_jobs.questions.answer import QuestionAnswer
     from spark_graph_jobs.questions.asking import Answers
 
 
@@ -134,7 +134,7 @@ def write(result: Result, collection: Collection, out: Path, answers: Answers | 
     (out / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _of_server(snapshot: Snapshot) -> dict[str, object]:
+def _of_server(snapshot: ServerSnapshot) -> dict[str, object]:
     taken = snapshot.taken
     return {
         "server": snapshot.server,
@@ -148,7 +148,7 @@ def _of_server(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
-def _of_question(answer: Answer, seconds: float) -> dict[str, object]:
+def _of_question(answer: QuestionAnswer, seconds: float) -> dict[str, object]:
     return {
         "question": answer.question,
         "answered_by": answer.answered_by,

@@ -27,7 +27,7 @@ from spark_graph_jobs.audits import (
 from spark_graph_jobs.compare import not_judged, side_by_side, suspended
 from spark_graph_jobs.compare.not_judged import NotJudged
 from spark_graph_jobs.compare.suspended import Suspended
-from spark_graph_jobs.compare.violations import Trouble, collect_troubles, name_troubles
+from spark_graph_jobs.compare.violations import ViolationRow, collect_troubles, name_troubles
 from spark_graph_jobs.engines.choice import Choice
 from spark_graph_jobs.finding import Finding, Severity
 from spark_graph_jobs.questions import changes, from_scratch
@@ -35,7 +35,7 @@ from spark_graph_jobs.questions.asking import Answers, Wishes, ask_all
 from spark_graph_jobs.report.page import write_report
 from spark_graph_jobs.results import AuditResult, Made, Result, Verdict, program_version, write
 from spark_graph_jobs.snapshot import discovery
-from spark_graph_jobs.snapshot.discovery import Collection, Snapshot
+from spark_graph_jobs.snapshot.discovery import Collection, ServerSnapshot
 from spark_graph_jobs.snapshot.schema import DELIVERIES_SCHEMA
 from spark_graph_jobs.snapshot.tables import NamesCollideError, Tables, load, why_unreadable
 from spark_graph_jobs.spark.failures import SPARK_FAILURES, in_one_line
@@ -169,12 +169,12 @@ def _judge(
     `seconds` receives the duration of each audit. Reading began at `started`.
     """
 
-    def end(name: str, found: list[Trouble]) -> None:
+    def end(name: str, found: list[ViolationRow]) -> None:
         seconds[name] = time.perf_counter() - started
         progress(f"{name}: {_in_words(trouble.severity for trouble in found)} ({seconds[name]:.1f} s)")
         troubles.extend(found)
 
-    troubles: list[Trouble] = []
+    troubles: list[ViolationRow] = []
     nodes = tables.store.keep("said of nodes", side_by_side.of_nodes(tables))
     arcs = tables.store.keep("said of arcs", side_by_side.of_arcs(tables, nodes))
     seconds[READING] = time.perf_counter() - started
@@ -215,7 +215,7 @@ def _files(collection: Collection) -> Iterator[tuple[str, Path, pa.Schema]]:
         yield collection.deliveries.name, collection.deliveries, DELIVERIES_SCHEMA
 
 
-def _why_it_fails_alone(spark: SparkSession, snapshot: Snapshot, work: Path) -> str:
+def _why_it_fails_alone(spark: SparkSession, snapshot: ServerSnapshot, work: Path) -> str:
     alone = Collection((snapshot,), (), is_partial=True, deliveries=None, lacks_servers=True)
     try:
         with load(spark, alone, work) as tables:

@@ -26,7 +26,7 @@ _SIZE = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CommitMark:
     """Contents of a mark. The defaults mean that nothing is noted. Marks of earlier versions name no server."""
 
     commits: int = 0
@@ -60,20 +60,20 @@ def mark_path(database: Path) -> Path:
     return database.with_name(database.name + ".mark")
 
 
-def read_mark(database: Path) -> Mark:
+def read_mark(database: Path) -> CommitMark:
     """Return the mark of a database. The mark is empty if the file is missing or a loss of power damaged it."""
     try:
         with os.fdopen(open_owned(mark_path(database), os.O_RDONLY), "rb") as file:
             content = file.read(_SIZE).strip()
     except FileNotFoundError:
-        return Mark()
+        return CommitMark()
     except OSError as error:
         raise _unusable(database, error) from error
     commits, _, rest = content.partition(b" ")
     checksum, _, server = rest.partition(b" ")
     if not commits.isdigit() or checksum != _checksum(commits, server):
-        return Mark()
-    return Mark(int(commits), server.decode("utf-8") or None)
+        return CommitMark()
+    return CommitMark(int(commits), server.decode("utf-8") or None)
 
 
 class MarkWriter:

@@ -36,7 +36,7 @@ class ServerRow(Base):
 SERVER_KEY = 1
 
 
-class NodeRow(Base):
+class NodeModel(Base):
     """`NodeRecord`."""
 
     __tablename__ = "nodes"
@@ -50,7 +50,7 @@ class NodeRow(Base):
     checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 
-class ArcRow(Base):
+class ArcModel(Base):
     """`ArcRecord`. In SQLite the table is its own index by key, which halves its size and the bytes written."""
 
     __tablename__ = "arcs"
@@ -66,7 +66,7 @@ class ArcRow(Base):
     checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 
-class VirtualNodeRow(Base):
+class VirtualNodeModel(Base):
     """`VirtualNodeRecord`."""
 
     __tablename__ = "virtual_nodes"
@@ -146,9 +146,9 @@ def table_of(model: type[Base]) -> Table:
 
 
 SERVER = table_of(ServerRow)
-NODES = table_of(NodeRow)
-ARCS = table_of(ArcRow)
-VIRTUAL_NODES = table_of(VirtualNodeRow)
+NODES = table_of(NodeModel)
+ARCS = table_of(ArcModel)
+VIRTUAL_NODES = table_of(VirtualNodeModel)
 OUTCOMES = table_of(OutcomeRow)
 CHANGES = table_of(ChangeRow)
 LOG = table_of(LogRow)

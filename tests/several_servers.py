@@ -8,9 +8,9 @@ from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
 from namegraph.model.outcomes import Committed
 from namegraph.model.rows import RequestId
 from namegraph.model.target_sets import named_in, only
-from resolver.parts import Part, Parts
+from resolver.parts import Parts, ServerPart
 from resolver.plans import PlanCache
-from resolver.resolution import Ask, Resolution, WalkAgain
+from resolver.resolution import Ask, DistributedResolution, WalkAgain
 from resolver.walk_memory import WalkMemory
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.networks import RandomNetwork
@@ -60,7 +60,9 @@ class Servers:
     def _resolve(self, root, targets, key, *, with_steps=False):
         memory = self.memories[root]
         homes = {name: self.core(name).server for name in named_in(targets)}
-        resolution = Resolution(targets, root=root, homes=homes, remembered=memory.recall(key), with_steps=with_steps)
+        resolution = DistributedResolution(
+            targets, root=root, homes=homes, remembered=memory.recall(key), with_steps=with_steps
+        )
         told = []
         step = resolution.begin()
         pending = []
@@ -71,7 +73,7 @@ class Servers:
             pending += step.requests
             request = pending.pop()
             answer = self.parts[request.server].answer(request)
-            told += [answer] if isinstance(answer, Part) else []
+            told += [answer] if isinstance(answer, ServerPart) else []
             step = resolution.answer(request.server, answer)
         assert not pending
         if resolution.agreed() is not None:

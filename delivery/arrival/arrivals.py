@@ -23,8 +23,8 @@ from msgspec import Struct
 from pyroaring import BitMap
 
 from delivery.arrival.log_writer import LogWriter
-from delivery.arrival.recent_downstream import LostWays
-from delivery.arrival.recipient_claims import ForeignRecipients
+from delivery.arrival.recent_downstream import RecentDownstream
+from delivery.arrival.recipient_claims import RecipientClaims
 from delivery.log.segments import Writer
 from delivery.mailboxes.audiences import NOBODY
 from delivery.model.reach import Reach
@@ -103,12 +103,12 @@ class Arrivals:
     """Posts of other servers that are not handled yet, and state of the parcels that were."""
 
     def __init__(
-        self, durable: DurableState, server: ServerId, post: Postage, writer: LogWriter, lost_ways: LostWays
+        self, durable: DurableState, server: ServerId, post: Postage, writer: LogWriter, lost_ways: RecentDownstream
     ) -> None:
         self._server = server
         self._post = post
         self._writer = writer
-        self.foreign = ForeignRecipients()
+        self.foreign = RecipientClaims()
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
         self._remembered = DurableMap(durable, "logged apart", _PARCELS, packed(int))
         """Parcels that may come again, with the number of their audience, until they are over."""

@@ -12,7 +12,7 @@ from delivery.log.log import Log
 from delivery.log.segments import Writer
 from delivery.mailboxes.audiences import Audiences, Foreign
 from delivery.model.reach import Reach
-from delivery.model.uptime import RunningTime
+from delivery.model.uptime import Uptime
 from delivery.origin.unsettled import Here
 from delivery.wire.posts import Parcel, encode
 from namegraph import TargetSet
@@ -24,7 +24,7 @@ ITEMS_OF_A_STEP = 5_000
 class LogWriter:
     """Appends entries to the log."""
 
-    def __init__(self, log: Log, audiences: Audiences, running: RunningTime) -> None:
+    def __init__(self, log: Log, audiences: Audiences, running: Uptime) -> None:
         self._log, self._audiences, self._running = log, audiences, running
         self.items_of_a_step = ITEMS_OF_A_STEP
         self._room = self.items_of_a_step

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from namegraph import ServerId
 
 
-class LostWays:
+class RecentDownstream:
     """Servers to which paths led, and the count at which the last path ended."""
 
     def __init__(self) -> None:

@@ -145,7 +145,7 @@ class _Claimed:
         return BitMap([number for name in names for number in self.foreign.get(name, ())])
 
 
-class ForeignRecipients:
+class RecipientClaims:
     """Claims of all sequences, including those of this server as origin."""
 
     def __init__(self) -> None:

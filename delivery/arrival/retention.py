@@ -18,8 +18,8 @@ from delivery.mailboxes.gateways import Gateways
 from delivery.mailboxes.listeners import Listeners
 from delivery.mailboxes.mailboxes import Mailboxes
 from delivery.model.reach import Reach
-from delivery.model.uptime import RunningTime
-from delivery.origin.dead_letters import DeadLetters, LossReason
+from delivery.model.uptime import Uptime
+from delivery.origin.dead_letters import DeadLetterStore, LossReason
 
 SEGMENTS_AT_ONCE = 10
 """Most segments whose entries may go in one step. The next step goes on."""
@@ -35,8 +35,8 @@ class Retention:
         mailboxes: Mailboxes,
         listeners: Listeners,
         gateways: Gateways,
-        dead_letters: DeadLetters,
-        running: RunningTime,
+        dead_letters: DeadLetterStore,
+        running: Uptime,
         in_memory: Audiences,
         *,
         is_needed: Callable[[int], bool],

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from delivery.log.segments import Share
+from delivery.log.segments import SegmentShare
 
 QUARTER = 4
 """Inverse of the largest part of the log that one writer takes from other writers."""
@@ -35,7 +35,7 @@ class Holders:
         self._segments: dict[tuple[int, int], list[int]] = defaultdict(list)
         """First positions of the segments that have entries of a writer, in order, by source and first target."""
 
-    def add(self, share: Share, *, first: int) -> None:
+    def add(self, share: SegmentShare, *, first: int) -> None:
         """Register a new share of the segment that begins at `first`. Its bytes are counted with `grow`."""
         source, addressed = share.source, share.addressed
         self.sources.setdefault(source, 0)
@@ -44,12 +44,12 @@ class Holders:
         if not segments or segments[-1] != first:
             segments.append(first)
 
-    def grow(self, share: Share, size: int) -> None:
+    def grow(self, share: SegmentShare, size: int) -> None:
         """Add `size` bytes to the writer of a share."""
         self.sources[share.source] += size
         self._parts[share.source][share.addressed] += size
 
-    def remove(self, shares: Iterable[Share], *, first: int) -> None:
+    def remove(self, shares: Iterable[SegmentShare], *, first: int) -> None:
         """Forget shares of the segment that begins at `first`.
 
         They must be all shares of their writers in that segment.
@@ -68,7 +68,7 @@ class Holders:
                     del self._parts[source], self.sources[source]
 
     def who_gives_way(
-        self, recent: Iterable[Share], *, limit: int, newest: int
+        self, recent: Iterable[SegmentShare], *, limit: int, newest: int
     ) -> tuple[int, int, frozenset[int]] | None:
         """Return the segment whose oldest entries go, the source of these entries, and their targets.
 
@@ -87,7 +87,7 @@ class Holders:
         return found
 
     def _of_source(
-        self, source: int, recent: Iterable[Share], *, limit: int, newest: int
+        self, source: int, recent: Iterable[SegmentShare], *, limit: int, newest: int
     ) -> tuple[int, int, frozenset[int]] | None:
         parts = self._parts[source]
         sizes = _sizes((share.addressed, share) for share in recent if share.source == source)
@@ -104,7 +104,7 @@ class Holders:
         return first, source, frozenset(older)
 
 
-def _sizes(shares: Iterable[tuple[int, Share]]) -> Counter[int]:
+def _sizes(shares: Iterable[tuple[int, SegmentShare]]) -> Counter[int]:
     found = Counter[int]()
     for key, share in shares:
         found[key] += share.size

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from delivery.log.holders import QUARTER, Holders
-from delivery.log.segments import ForAudience, Going, Segment, Share, Writer, number_of
+from delivery.log.segments import ForAudience, Going, Segment, SegmentShare, Writer, number_of
 from delivery.model.words import Position
 from namegraph import NUMBERS, TEXTS, DurableMap, DurableState, LogRecord, packed
 
@@ -49,7 +49,7 @@ CUT_AT_LEAST_BYTES = 1024 * 1024
 """Fewest entries, or bytes of entries, that are cut together: each cut writes a row and deletes rows."""
 
 
-class _Entry(NamedTuple):
+class _LoggedEntry(NamedTuple):
     """Entry of the newest segment, in memory."""
 
     position: int
@@ -80,7 +80,7 @@ class Log:
 
         Segments without such entries are not in it.
         """
-        self._growing: dict[tuple[int, int, int], Share] = {}
+        self._growing: dict[tuple[int, int, int], SegmentShare] = {}
         """Shares of the newest segment, by the numbers of their sources, targets and audiences."""
         self._names: dict[int, str] = {}
         """Names of sources in the newest segment, by number.
@@ -91,7 +91,7 @@ class Log:
         """Names of sources in the segment before the newest, by number, with the same exception."""
         for first, last in self._through(self.last):
             self._take_up(first, last)
-        self._recent: list[_Entry] = []
+        self._recent: list[_LoggedEntry] = []
         """Entries of the newest segment that were appended since this server started."""
         self._recent_behind = self.last
         """Last position before the entries of `_recent`: every later entry is among them."""
@@ -122,11 +122,11 @@ class Log:
         newest, size = self._segments.get(self._newest), len(encoded)
         if newest is None or self._is_full(newest, at):
             newest = self._begin_segment(at)
-        self._recent.append(_Entry(self.last, audience, messages))
+        self._recent.append(_LoggedEntry(self.last, audience, messages))
         source, addressed = number_of(writer.source), number_of(writer.addressed)
         share = self._growing.get((source, addressed, audience))
         if share is None:
-            share = Share(source, addressed, audience, 0, Position(self.last, 0))
+            share = SegmentShare(source, addressed, audience, 0, Position(self.last, 0))
             self._growing[source, addressed, audience] = share
             newest.shares.append(share)
             self._names[source] = writer.source

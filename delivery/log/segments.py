@@ -47,7 +47,7 @@ def number_of(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) >> 1
 
 
-class Share(Struct, array_like=True):
+class SegmentShare(Struct, array_like=True):
     """Entries of a segment of one writer for one audience."""
 
     source: int
@@ -84,7 +84,7 @@ class Segment(Struct, array_like=True):
     """Bytes of parcels that are left."""
     audiences: dict[str, ForAudience] = {}
     """Audiences by number, written by an earlier version alone."""
-    shares: list[Share] = []
+    shares: list[SegmentShare] = []
     is_hole: bool = False
     """True if all of its entries are gone. A hole has one share for each audience."""
 
@@ -92,11 +92,11 @@ class Segment(Struct, array_like=True):
         """Build the shares of a segment of an earlier version: one with all entries, and one for each audience."""
         if self.shares:
             return
-        first = Share(NO_WRITER, NO_WRITER, 0, 0, Position(0, 0), self.size, [0, entries - 1])
-        others = [Share(NO_WRITER, NO_WRITER, int(number), *found) for number, found in self.audiences.items()]
+        first = SegmentShare(NO_WRITER, NO_WRITER, 0, 0, Position(0, 0), self.size, [0, entries - 1])
+        others = [SegmentShare(NO_WRITER, NO_WRITER, int(number), *found) for number, found in self.audiences.items()]
         self.shares, self.audiences = [first, *others], {}
 
-    def left(self) -> Iterator[Share]:
+    def left(self) -> Iterator[SegmentShare]:
         """Return the shares that are not gone."""
         return (share for share in self.shares if not share.is_gone)
 
@@ -104,13 +104,15 @@ class Segment(Struct, array_like=True):
         """Return the messages that are left, by number of their audience. Messages without an audience are left out."""
         return united(self.left())
 
-    def make_hole(self, more: Iterable[Share] = ()) -> None:
+    def make_hole(self, more: Iterable[SegmentShare] = ()) -> None:
         """Make the segment a hole that also covers the shares `more` of the hole behind it."""
         found = united([*self.shares, *more])
-        self.shares = [Share(NO_WRITER, NO_WRITER, number, *each, is_gone=True) for number, each in found.items()]
+        self.shares = [
+            SegmentShare(NO_WRITER, NO_WRITER, number, *each, is_gone=True) for number, each in found.items()
+        ]
         self.size, self.is_hole = 0, True
 
-    def gone(self, begin: int, end: int, *, within: Iterable[Share] | None = None) -> int:
+    def gone(self, begin: int, end: int, *, within: Iterable[SegmentShare] | None = None) -> int:
         """Count the entries that are gone, from number `begin` in the segment up to but without `end`.
 
         `within` limits the count to these shares.
@@ -140,7 +142,7 @@ class Segment(Struct, array_like=True):
         return self.gone(begin, end, within=concerned if all(share.runs for share in concerned) else None)
 
 
-def united(shares: Iterable[Share]) -> dict[int, ForAudience]:
+def united(shares: Iterable[SegmentShare]) -> dict[int, ForAudience]:
     """Return the messages of several shares, by number of their audience. Messages without an audience are left out."""
     found: dict[int, ForAudience] = {}
     for share in shares:
@@ -156,7 +158,7 @@ class Going(NamedTuple):
 
     first: int
     """Position at which the segment begins."""
-    shares: list[Share]
+    shares: list[SegmentShare]
 
     def positions(self) -> Iterator[int]:
         """Yield the positions of all entries."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from delivery.mailboxes.mailboxes import Places
+from delivery.mailboxes.mailboxes import ReaderPlaces
 from delivery.model.words import Position
 from namegraph import NodeId
 
@@ -29,7 +29,7 @@ class Listeners:
         """Tickets of the listeners, by process."""
         self._places: dict[int, tuple[NodeId, Position]] = {}
         """Process of each listener, and position through which it was handed its messages, by ticket."""
-        self._needed = Places()
+        self._needed = ReaderPlaces()
 
     def begin(self, ticket: int, process: NodeId, *, at: Position, new_number: Callable[[], int]) -> int:
         """Begin a subscription for a process at a position. Return the number of the process in audiences."""

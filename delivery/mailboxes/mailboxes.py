@@ -41,7 +41,7 @@ SubscriptionKey = tuple[int, str]
 """Number of a mailbox, and name of one of its subscriptions."""
 
 
-class Mailbox(Struct, frozen=True, array_like=True):
+class MailboxRecord(Struct, frozen=True, array_like=True):
     """Row of a mailbox."""
 
     number: int
@@ -90,7 +90,7 @@ class Mailboxes:
     """All mailboxes of this server."""
 
     def __init__(self, durable: DurableState) -> None:
-        self._mailboxes = DurableMap(durable, "mailbox", NODES, packed(Mailbox))
+        self._mailboxes = DurableMap(durable, "mailbox", NODES, packed(MailboxRecord))
         self._next = DurableMap(durable, "mailbox number", TEXTS, packed(int))
         """Next number in audiences: one value, without a key."""
         self._cursors = DurableMap(durable, "cursor", _KEYS, packed(Cursor))
@@ -105,7 +105,7 @@ class Mailboxes:
         self._idle: set[int] = {each.number for each in self._mailboxes.values()}
         """Numbers of mailboxes without a subscription."""
         self._subscriptions: dict[int, list[str]] = {each.number: [] for each in self._mailboxes.values()}
-        self._needed = Places()
+        self._needed = ReaderPlaces()
         self._slowest = array("q", [_NOBODY]) * self._next.get("", 1)
         """Position through which all subscriptions of a mailbox have acknowledged, as `_place`, by number of the
         mailbox."""
@@ -125,7 +125,7 @@ class Mailboxes:
         """Return the number of the mailbox of a process, a group or a gateway. None if it has no mailbox."""
         return self._numbered_as(name).get(name)
 
-    def all(self) -> dict[NodeId, Mailbox]:
+    def all(self) -> dict[NodeId, MailboxRecord]:
         """Return all mailboxes, by name of the owner."""
         return dict(self._mailboxes.items())
 
@@ -136,7 +136,7 @@ class Mailboxes:
     def open(self, process: NodeId, *, at: int, is_archive: bool = False) -> int:
         """Open a mailbox for entries from a position on. Return its number."""
         number = self.new_number()
-        self._mailboxes[process] = Mailbox(number, at, is_archive)
+        self._mailboxes[process] = MailboxRecord(number, at, is_archive)
         self._numbered_as(process)[process] = number
         self._subscriptions[number] = []
         self._idle.add(number)
@@ -248,7 +248,7 @@ class Mailboxes:
             _place(self._cursors[number, name].position) for name in self._subscriptions[number]
         )
 
-    def _slowest_of(self, mailbox: Mailbox) -> int:
+    def _slowest_of(self, mailbox: MailboxRecord) -> int:
         cursors = [self._cursors[mailbox.number, name].position for name in self._subscriptions[mailbox.number]]
         return min(map(_place, cursors), default=_place(Position.before(mailbox.opened_at)))
 
@@ -266,7 +266,7 @@ class Mailboxes:
         return self._needed.smallest()
 
 
-class Places:
+class ReaderPlaces:
     """Number of readers at each entry, and the first entry with a reader."""
 
     def __init__(self) -> None:

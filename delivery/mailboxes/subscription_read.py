@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from delivery.log.log import CUT_AT_LEAST, CUT_AT_LEAST_BYTES
 from delivery.mailboxes.audiences import Audiences
-from delivery.model.words import EVERYTHING, Filter, Message, Position
+from delivery.model.words import EVERYTHING, Filter, MessageContent, Position
 from delivery.wire.posts import Lost, Parcel, decode_stored_post
 from namegraph import LogRecord, NodeId
 
@@ -20,7 +20,7 @@ class Item(NamedTuple):
 
     position: Position
     parcel: Parcel
-    message: Message
+    message: MessageContent
     recipients: tuple[NodeId, ...] = ()
     """Recipients of a gateway for whom the message is, each once. Empty for any other mailbox."""
 
@@ -35,7 +35,7 @@ class Item(NamedTuple):
         return self.parcel.message_id(self.position.item)
 
 
-class Entry(NamedTuple):
+class EntryRead(NamedTuple):
     """Part of an entry that an endpoint is handed."""
 
     end: Position
@@ -52,7 +52,7 @@ def read(
     *,
     after: Position,
     wanted: Filter = EVERYTHING,
-) -> Iterator[Entry]:
+) -> Iterator[EntryRead]:
     """Yield for each entry of the log, in order, the messages that an endpoint gets behind a position."""
     for record in records:
         found: list[Item] = []
@@ -60,7 +60,7 @@ def read(
         if audiences.is_for(record.audience, mailbox):
             parcel = decode_stored_post(record.encoded)
             if isinstance(parcel, Lost):
-                yield Entry(end, [], parcel.parcels)
+                yield EntryRead(end, [], parcel.parcels)
                 continue
             assert isinstance(parcel, Parcel)
             recipients = tuple(audiences.names(audiences.recipients(record.audience, mailbox)))
@@ -70,7 +70,7 @@ def read(
                 if (position := Position(record.position, number)) > after
                 and wanted.passes(parcel.targets[0].name, message.sender)
             ]
-        yield Entry(end, found)
+        yield EntryRead(end, found)
 
 
 def gap(cursor: Position, *, cut: int) -> Position | None:
@@ -78,7 +78,7 @@ def gap(cursor: Position, *, cut: int) -> Position | None:
     return Position.before(cut + 1) if cursor < Position.before(cut + 1) else None
 
 
-class Standing:
+class EndpointPosition:
     """Progress of an endpoint in the log.
 
     Entries behind its last message that were not for the endpoint count as acknowledged once that message is. An idle

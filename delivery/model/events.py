@@ -17,7 +17,7 @@ from enum import Enum
 from msgspec import Struct
 
 from delivery.model.policy import Policy
-from delivery.model.words import Kept, Message, Position, Quality
+from delivery.model.words import Kept, MessageContent, Position, Quality
 from namegraph import NodeId, Refusal, ServerId, TargetSet
 
 BEGINNING = Position(0, -1)
@@ -34,7 +34,7 @@ class Send(Struct, frozen=True):
 
     ticket: int
     targets: TargetSet
-    message: Message
+    message: MessageContent
     quality: Quality | None = None
     """Requested quality. None for the quality of the addressed group."""
     number: int = 0

@@ -16,7 +16,7 @@ LONGEST_PAUSE_SECONDS = 600.0
 WRITTEN_EVERY_SECONDS = 600.0
 
 
-class RunningTime:
+class Uptime:
     """Seconds of running time, which rise with each step."""
 
     def __init__(self, durable: DurableState) -> None:

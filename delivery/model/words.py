@@ -94,7 +94,7 @@ def target_not_found(name: NodeId, server: ServerId, renamed_to: NodeId | None =
     )
 
 
-class Message(Struct, frozen=True, array_like=True):
+class MessageContent(Struct, frozen=True, array_like=True):
     """A message as its receivers get it."""
 
     payload: bytes

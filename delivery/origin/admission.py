@@ -9,15 +9,21 @@ from collections.abc import Callable
 
 from delivery.model.events import Send
 from delivery.model.reach import Reach
-from delivery.model.words import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Message, target_not_found
-from delivery.origin.origin import Origin
+from delivery.model.words import (
+    HEADERS_BYTES_LIMIT,
+    PAYLOAD_BYTES_LIMIT,
+    TARGETS_LIMIT,
+    MessageContent,
+    target_not_found,
+)
+from delivery.origin.origin import MessageOrigin
 from namegraph import NodeId, Reason, ServerId, TargetSet, refuse
 
 NAMES_LIMIT = TARGETS_LIMIT * 2
 """Largest number of targets and exceptions of one message, together."""
 
 
-def require_size(message: Message) -> None:
+def require_size(message: MessageContent) -> None:
     """Raise `RefusedError` if a message is too large."""
     if len(message.payload) > PAYLOAD_BYTES_LIMIT:
         raise refuse(Reason.LIMIT_EXCEEDED, f"a message has at most {PAYLOAD_BYTES_LIMIT} bytes")
@@ -41,7 +47,7 @@ def require_targets(targets: TargetSet, reach: Reach, server: ServerId, listens_
             raise target_not_found(name, server, reach.renamed_to(name))
 
 
-def require_backlog(origin: Origin, targets: TargetSet, reach: Reach) -> None:
+def require_backlog(origin: MessageOrigin, targets: TargetSet, reach: Reach) -> None:
     """Raise `RefusedError` if a receiver below some targets leaves too much unconfirmed."""
     receiver = origin.full_receiver(targets, reach)
     if receiver is not None:

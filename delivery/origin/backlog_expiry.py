@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from delivery.model.reach import Reach
-from delivery.origin.dead_letters import DeadLetters, DeadReason
-from delivery.origin.origin import Origin
-from delivery.origin.queue import Queue
+from delivery.origin.dead_letters import DeadLetterStore, DeadReason
+from delivery.origin.origin import MessageOrigin
+from delivery.origin.queue import OriginQueue
 from delivery.wire.post_lanes import Post
 from namegraph import ServerId
 
@@ -42,10 +42,10 @@ class _Left:
     """Number of the last post that was checked in the lane to the server."""
 
 
-class GivingUp:
+class BacklogExpiry:
     """Parcels to be given up, and progress of that work."""
 
-    def __init__(self, origin: Origin, post: Post, dead_letters: DeadLetters, queue: Queue) -> None:
+    def __init__(self, origin: MessageOrigin, post: Post, dead_letters: DeadLetterStore, queue: OriginQueue) -> None:
         self._origin, self._post, self._dead_letters, self._queue = origin, post, dead_letters, queue
         self._left: dict[ServerId, _Left] = {}
         self._has_expired = False

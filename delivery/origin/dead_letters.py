@@ -72,7 +72,7 @@ class LossReason(StrEnum):
     """A mailbox was closed that had not read them from the log."""
 
 
-class Undelivered(NamedTuple):
+class UndeliveredCount(NamedTuple):
     """Number of messages that were not delivered for one reason."""
 
     reason: DeadReason | LossReason
@@ -91,7 +91,7 @@ _ParcelKey = tuple[int, int, int]
 """Sequence number, start, and first serial."""
 
 
-class _Row(Struct, array_like=True):
+class _ParcelRow(Struct, array_like=True):
     """One parcel, and the servers that lack it."""
 
     encoded: bytes
@@ -107,7 +107,7 @@ class _Row(Struct, array_like=True):
     """Servers in `lacking` that logged the parcel but skipped foreign recipients. Each remembers the recipients."""
 
 
-class DeadLetter(NamedTuple):
+class UndeliveredParcel(NamedTuple):
     """A dead letter as operators see it."""
 
     number: int
@@ -132,16 +132,16 @@ class DeadLetter(NamedTuple):
     """Text of the refusal."""
 
 
-class DeadLetters:
+class DeadLetterStore:
     """All dead letters of this server."""
 
     def __init__(self, durable: DurableState) -> None:
-        self._rows = DurableMap(durable, "dead letter", NUMBERS, packed(_Row))
+        self._rows = DurableMap(durable, "dead letter", NUMBERS, packed(_ParcelRow))
         self._lost = DurableMap(durable, "messages lost", TEXTS, packed(int))
         """Number of lost messages, by reason."""
         self._counts: Counter[tuple[DeadReason, bool]] = Counter()
         """Number of dead letters by reason and False, and of the messages in them by reason and True."""
-        self._told: dict[int, DeadLetter] = {}
+        self._told: dict[int, UndeliveredParcel] = {}
         """Constant part of each dead letter, by number."""
         self._numbers: dict[_ParcelKey, int] = {}
         self._over: list[tuple[ServerId, Over]] = []
@@ -153,17 +153,21 @@ class DeadLetters:
         for number, row in self._rows.items():
             self._learn(number, row)
 
-    def _learn(self, number: int, row: _Row) -> None:
+    def _learn(self, number: int, row: _ParcelRow) -> None:
         size = len(row.encoded)
         if row.is_queued:
             queued = _queued(row)
-            told = DeadLetter(number, "", 1, size, queued.addressed, (), (), queued.queued_at_ms, row.reason, row.why)
+            told = UndeliveredParcel(
+                number, "", 1, size, queued.addressed, (), (), queued.queued_at_ms, row.reason, row.why
+            )
         else:
             parcel = decode_stored(row.encoded)
             self._numbers[parcel.sequence, parcel.start, parcel.first_serial] = number
             first, sent_at_ms = parcel.message_id(0), parcel.messages[0].sent_at_ms
             addressed = parcel.targets[0].name
-            told = DeadLetter(number, first, len(parcel.messages), size, addressed, (), (), sent_at_ms, row.reason)
+            told = UndeliveredParcel(
+                number, first, len(parcel.messages), size, addressed, (), (), sent_at_ms, row.reason
+            )
         self._told[number] = told
         self.size += size
         heapq.heappush(self._by_age, number)
@@ -184,22 +188,22 @@ class DeadLetters:
         if messages:
             self._lost[reason] = self._lost.get(reason, 0) + messages
 
-    def undelivered(self) -> list[Undelivered]:
+    def undelivered(self) -> list[UndeliveredCount]:
         """Return the numbers of undelivered messages by reason: first the dead letters, then the lost messages.
 
         Every reason is included, with 0 if it has no messages. The method may be called while a step runs in another
         thread.
         """
         counts, lost = self._counts, self._lost
-        kept = [Undelivered(reason, counts[reason, True], counts[reason, False]) for reason in DeadReason]
-        return kept + [Undelivered(reason, lost.get(reason, 0), 0) for reason in LossReason]
+        kept = [UndeliveredCount(reason, counts[reason, True], counts[reason, False]) for reason in DeadReason]
+        return kept + [UndeliveredCount(reason, lost.get(reason, 0), 0) for reason in LossReason]
 
     def add(
         self, position: int, encoded: bytes, server: ServerId, reason: DeadReason, *, is_remembered: bool = False
     ) -> None:
         """Add a parcel that was given up for a server. `is_remembered`: True if the server remembers its recipients."""
         if position not in self._rows:
-            self._rows[position] = _Row(encoded, {}, reason)
+            self._rows[position] = _ParcelRow(encoded, {}, reason)
             self._learn(position, self._rows[position])
         row = self._rows[position]
         row.lacking[server] = _LEFT
@@ -213,7 +217,7 @@ class DeadLetters:
 
         `number`: number in the queue. `why`: text of the refusal.
         """
-        row = _Row(msgpack.encode(message), {}, reason, is_queued=True, why=why[:WHY_LIMIT])
+        row = _ParcelRow(msgpack.encode(message), {}, reason, is_queued=True, why=why[:WHY_LIMIT])
         self._rows[QUEUED_FROM + number] = row
         self._learn(QUEUED_FROM + number, row)
         self._make_room()
@@ -358,13 +362,13 @@ class DeadLetters:
                 return tuple(sorted(self._rows[number].lacking))
         return ()
 
-    def after(self, number: int, limit: int) -> Sequence[DeadLetter]:
+    def after(self, number: int, limit: int) -> Sequence[UndeliveredParcel]:
         """Return at most `limit` dead letters with numbers above `number`, sorted.
 
         The method may be called while a step runs in another thread.
         """
         numbers = sorted(self._rows.copy())
-        found: list[DeadLetter] = []
+        found: list[UndeliveredParcel] = []
         for each in numbers[bisect_right(numbers, number) :][:limit]:
             row, told = self._rows.get(each), self._told.get(each)
             if row is not None and told is not None:
@@ -378,5 +382,5 @@ class DeadLetters:
         return len(self._rows)
 
 
-def _queued(row: _Row) -> QueuedMessage:
+def _queued(row: _ParcelRow) -> QueuedMessage:
     return msgpack.decode(row.encoded, type=QueuedMessage)

@@ -38,7 +38,7 @@ from delivery.model.events import Answer, Settled
 from delivery.model.reach import Reach
 from delivery.model.words import Kept, Quality
 from delivery.origin.backlogs import Backlogs
-from delivery.origin.parcel_builder import OpenMessages, Waiting, asked_to_be_told
+from delivery.origin.parcel_builder import ParcelBuilder, WaitingMessage, asked_to_be_told
 from delivery.origin.servers_below import (
     ONWARD_TAKEN_LIMIT,
     UNKNOWN_LIMIT,
@@ -162,7 +162,7 @@ class NotPosted(NamedTuple):
     """Ids of the messages in the parcel."""
 
 
-class Origin:
+class MessageOrigin:
     """All sequences of this server."""
 
     def __init__(self, durable: DurableState, server: ServerId, post: Postage, kept: Kept = Kept.DURABLE) -> None:
@@ -189,7 +189,7 @@ class Origin:
         self.backlog = Backlog(self._parcels, self._sequences)
         self._by_serial: dict[ParcelKey, int] = {}
         """Positions by sequence, start and first serial."""
-        self.open = OpenMessages()
+        self.open = ParcelBuilder()
         self._waiting: dict[int, list[tuple[int, str]]] = {}
         """Tickets and message ids of callers waiting for a parcel to settle, by log position."""
         self._to_release: dict[int, None] = {}
@@ -280,7 +280,7 @@ class Origin:
 
     def close(
         self, *, view_number: int, at: float, is_apart: Callable[[str], bool]
-    ) -> Iterator[tuple[Parcel, list[Waiting]]]:
+    ) -> Iterator[tuple[Parcel, list[WaitingMessage]]]:
         """Yield the parcels of all waiting messages, each with these messages. `at`: the running time.
 
         `is_apart`: true of a source whose messages share no parcel with those of other sources.
@@ -413,7 +413,7 @@ class Origin:
     def begin(
         self,
         parcel: Parcel,
-        together: list[Waiting],
+        together: list[WaitingMessage],
         servers: list[ServerId],
         reach: Reach,
         *,
@@ -763,7 +763,7 @@ class Origin:
         return structs.replace(parcel, round=row.round, assigner=self.start), row.audience
 
     @staticmethod
-    def settled_at_once(parcel: Parcel, together: list[Waiting]) -> list[Answer]:
+    def settled_at_once(parcel: Parcel, together: list[WaitingMessage]) -> list[Answer]:
         """Return the answers for a parcel that has no recipients."""
         return [Settled(ticket, name, 0, 0) for ticket, name in asked_to_be_told(parcel, together)]
 

@@ -16,7 +16,7 @@ OPEN_BYTES_LIMIT = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingMessage:
     """A message that waits for the next parcel, and the requests to answer about it."""
 
     send: Send
@@ -28,12 +28,12 @@ class Waiting:
         self.again = (*self.again, send)
 
 
-class OpenMessages:
+class ParcelBuilder:
     """All messages that wait for a parcel at an origin."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[TargetSet, Quality], list[Waiting]] = {}
-        self._last: list[Waiting] = []
+        self._waiting: dict[tuple[TargetSet, Quality], list[WaitingMessage]] = {}
+        self._last: list[WaitingMessage] = []
         """List of `_waiting` that holds the last message."""
         self.bytes = 0
 
@@ -55,14 +55,14 @@ class OpenMessages:
         """True if no more messages may wait."""
         return self.bytes >= OPEN_BYTES_LIMIT
 
-    def take(self, send: Send, quality: Quality) -> Waiting:
+    def take(self, send: Send, quality: Quality) -> WaitingMessage:
         """Add a message of this quality."""
         self._last = self._waiting.setdefault((send.targets, quality), [])
         return self.take_next(send)
 
-    def take_next(self, send: Send) -> Waiting:
+    def take_next(self, send: Send) -> WaitingMessage:
         """Add a message of the same targets and quality as the last one, in the same step."""
-        waiting = Waiting(send)
+        waiting = WaitingMessage(send)
         self._last.append(waiting)
         self.bytes += send.message.size
         return waiting
@@ -75,7 +75,7 @@ class OpenMessages:
         """Return the target sets of the waiting messages."""
         return [targets for targets, _ in self._waiting]
 
-    def drain(self, is_apart: Callable[[str], bool]) -> Iterator[tuple[TargetSet, Quality, list[list[Waiting]]]]:
+    def drain(self, is_apart: Callable[[str], bool]) -> Iterator[tuple[TargetSet, Quality, list[list[WaitingMessage]]]]:
         """Remove all waiting messages. Yield for each target set and quality the messages of each parcel.
 
         `is_apart`: true of a source whose messages share no parcel with those of other sources.
@@ -85,7 +85,7 @@ class OpenMessages:
             yield targets, quality, list(_cut_up(messages, is_apart))
 
 
-def source_of(together: list[Waiting]) -> str:
+def source_of(together: list[WaitingMessage]) -> str:
     """Return the source with most bytes in a parcel of these messages."""
     first = together[0].send.source
     if all(waiting.send.source == first for waiting in together):
@@ -96,7 +96,7 @@ def source_of(together: list[Waiting]) -> str:
     return max(sizes, key=sizes.__getitem__)
 
 
-def asked_to_be_told(parcel: Parcel, together: list[Waiting]) -> list[tuple[int, str]]:
+def asked_to_be_told(parcel: Parcel, together: list[WaitingMessage]) -> list[tuple[int, str]]:
     """Return the tickets and message ids of callers that wait for a parcel of these messages to settle."""
     return [
         (send.ticket, parcel.message_id(index))
@@ -107,9 +107,9 @@ def asked_to_be_told(parcel: Parcel, together: list[Waiting]) -> list[tuple[int,
     ]
 
 
-def _cut_up(waiting: list[Waiting], is_apart: Callable[[str], bool]) -> Iterator[list[Waiting]]:
+def _cut_up(waiting: list[WaitingMessage], is_apart: Callable[[str], bool]) -> Iterator[list[WaitingMessage]]:
     """Yield the messages of each parcel, within its limits of messages and bytes. The messages stay in order."""
-    together: list[Waiting] = []
+    together: list[WaitingMessage] = []
     size = 0
     source = waiting[0].send.source
     for each in waiting:

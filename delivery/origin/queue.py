@@ -75,7 +75,7 @@ class Due(NamedTuple):
     """Milliseconds left before the deadline. 0 if there is no deadline."""
 
 
-class Queue:
+class OriginQueue:
     """All messages that wait at this server for their origins."""
 
     def __init__(self, durable: DurableState) -> None:

@@ -29,7 +29,7 @@ LEFT_LIMIT = 100_000
 ALL: Ranges = ((0, NUMBER_LIMIT),)
 
 
-class Known(NamedTuple):
+class SequenceView(NamedTuple):
     """State of servers, and of the parcels of a sequence, at the origin."""
 
     here: ServerId
@@ -49,7 +49,7 @@ class Known(NamedTuple):
     """Serial of the next message."""
 
 
-class Told(NamedTuple):
+class LeaseNotice(NamedTuple):
     """Message to a server about its claimed processes."""
 
     server: ServerId
@@ -79,7 +79,7 @@ _Turns = tuple[_Turn, ...]
 NEVER: _Turns = (_Turn(0, None, 0),)
 
 
-class Assignments:
+class LeaseTable:
     """Leases of one sequence."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Assignments:
         """Return the number of processes that a server has claimed."""
         return len(self._claims.get(server, ()))
 
-    def claim(self, server: ServerId, claims: Claims, known: Known, *, room: int) -> list[Told]:
+    def claim(self, server: ServerId, claims: Claims, known: SequenceView, *, room: int) -> list[LeaseNotice]:
         """Apply the claims of a server. Return the messages to servers, those to itself first.
 
         `room`: number of further processes that it may claim. It serves the processes beyond, whether or not other
@@ -109,7 +109,7 @@ class Assignments:
         if claims.is_whole:
             removed = sorted(own.keys() - {*added})
         self._versions[server] = claims.version
-        told = _Told(self._versions, known)
+        told = _DueAnswers(self._versions, known)
         for each in removed:
             if own.pop(each, None) is not None:
                 self._pass_on(each, server, told)
@@ -131,27 +131,27 @@ class Assignments:
         self._forget_settled(known)
         return told.all_of(server)
 
-    def move(self, server: ServerId, known: Known) -> list[Told]:
+    def move(self, server: ServerId, known: SequenceView) -> list[LeaseNotice]:
         """Let other servers serve the unconfirmed parcels of a server that is out of reach, if they claim its
         processes.
 
         Return the messages to servers, including that server.
         """
-        told = _Told(self._versions, known)
+        told = _DueAnswers(self._versions, known)
         for each in self._claims.get(server, {}):
             self._pass_on(each, server, told)
         return told.all_of(None)
 
-    def forget(self, server: ServerId, known: Known) -> list[Told]:
+    def forget(self, server: ServerId, known: SequenceView) -> list[LeaseNotice]:
         """Forget all claims of a server. Return the messages to other servers."""
-        told = _Told(self._versions, known)
+        told = _DueAnswers(self._versions, known)
         self._versions.pop(server, None)
         for each in self._claims.pop(server, {}):
             self._pass_on(each, server, told)
         self._forget_settled(known)
         return told.all_of(None)
 
-    def _take_over(self, each: bytes, server: ServerId, told: _Told, known: Known) -> None:
+    def _take_over(self, each: bytes, server: ServerId, told: _DueAnswers, known: SequenceView) -> None:
         """Let the origin serve a process of its own, from the next message on."""
         before, since = self._turns[each], known.next_serial
         kept = tuple(turn for turn in before if turn.since < since)
@@ -160,7 +160,7 @@ class Assignments:
             if other != server and each in claimed:
                 told.of(other, each, before, after)
 
-    def _pass_on(self, each: bytes, server: ServerId | None, told: _Told) -> None:
+    def _pass_on(self, each: bytes, server: ServerId | None, told: _DueAnswers) -> None:
         """Give each parcel that a server has to serve and has not served to a server that claimed the process by
         then."""
         others = tuple((claimed[each], other) for other, claimed in self._claims.items() if each in claimed)
@@ -171,7 +171,7 @@ class Assignments:
         for _, other in others:
             told.of(other, each, before, after)
 
-    def _forget_settled(self, known: Known) -> None:
+    def _forget_settled(self, known: SequenceView) -> None:
         """Forget processes without a claim, once all parcels served to them are settled."""
         while self._left:
             each = next(iter(self._left))
@@ -182,7 +182,7 @@ class Assignments:
 
 
 def _passed_on(
-    known: Known, turns: _Turns, server: ServerId | None, others: tuple[tuple[int, ServerId], ...]
+    known: SequenceView, turns: _Turns, server: ServerId | None, others: tuple[tuple[int, ServerId], ...]
 ) -> tuple[_Turns, _Turns]:
     """Return the unsettled turns of a process, before and after other servers take unserved parcels from `server`.
 
@@ -231,10 +231,10 @@ def _elsewhere(turns: _Turns, server: ServerId) -> list[tuple[int, bool]]:
     return found
 
 
-class _Told:
+class _DueAnswers:
     """Messages to servers, as far as they are known."""
 
-    def __init__(self, versions: dict[ServerId, Version], known: Known) -> None:
+    def __init__(self, versions: dict[ServerId, Version], known: SequenceView) -> None:
         self._versions = versions
         self.passed_on = cache(partial(_passed_on, known))
         """Cached function, because thousands of processes change in the same way."""
@@ -246,12 +246,12 @@ class _Told:
         found = self._found.setdefault(server, {})
         found[each] = (found[each][0] if each in found else before, after)
 
-    def all_of(self, claimant: ServerId | None) -> list[Told]:
+    def all_of(self, claimant: ServerId | None) -> list[LeaseNotice]:
         """Return all messages, by serial. Those to the claimant come first, and are sent even without a change.
 
         A message without a change tells the claimant that its claims are decided.
         """
-        found: list[Told] = []
+        found: list[LeaseNotice] = []
         for server in dict.fromkeys((*([] if claimant is None else [claimant]), *self._found)):
             by_serial: dict[int, tuple[list[bytes], list[bytes]]] = {}
             changes = cache(partial(_changes, server))
@@ -261,7 +261,7 @@ class _Told:
             if server == claimant:
                 by_serial = by_serial or {0: ([], [])}
             found += [
-                Told(server, self._versions[server], first_serial, tuple(added), tuple(removed))
+                LeaseNotice(server, self._versions[server], first_serial, tuple(added), tuple(removed))
                 for first_serial, (added, removed) in sorted(by_serial.items())
             ]
         return found

@@ -20,13 +20,13 @@ from delivery.log.segments import Writer
 from delivery.model.events import Accepted, Answer, Send
 from delivery.model.reach import Reach
 from delivery.model.words import Quality
-from delivery.origin.dead_letters import DeadLetters
-from delivery.origin.origin import Origin
-from delivery.origin.parcel_builder import Waiting, source_of
+from delivery.origin.dead_letters import DeadLetterStore
+from delivery.origin.origin import MessageOrigin
+from delivery.origin.parcel_builder import WaitingMessage, source_of
 from delivery.origin.senders import Senders
 from delivery.origin.servers_below import ONWARD_TAKEN_LIMIT
 from delivery.origin.unsettled import NO_VIEW, ParcelKey
-from delivery.spreading.recipient_leases import Assigning
+from delivery.spreading.recipient_leases import RecipientLeases
 from delivery.wire.post_lanes import Postage
 from delivery.wire.posts import (
     Claims,
@@ -47,23 +47,23 @@ from delivery.wire.posts import (
 from namegraph import PeerFault, PeerLetter, ServerId
 
 
-class Spreading:
+class ParcelPipeline:
     """Messages sent from this server, and posts of other servers, for one storage."""
 
     def __init__(
         self,
         *,
-        origin: Origin,
+        origin: MessageOrigin,
         post: Postage,
         arrivals: Arrivals,
         writer: LogWriter,
         senders: Senders,
-        dead_letters: DeadLetters,
+        dead_letters: DeadLetterStore,
     ) -> None:
         self._origin, self._post, self._arrivals, self._writer = origin, post, arrivals, writer
         self._senders, self._dead_letters = senders, dead_letters
-        self._assigning = Assigning(origin, arrivals.foreign, writer, post=self._answer_post, leave=self._leave)
-        self._open: dict[tuple[str, str, int | str], Waiting] = {}
+        self._assigning = RecipientLeases(origin, arrivals.foreign, writer, post=self._answer_post, leave=self._leave)
+        self._open: dict[tuple[str, str, int | str], WaitingMessage] = {}
         """Messages that wait for the next parcel, by the key that a retry has, too."""
         self._is_closing = False
         """True if they become parcels as soon as their audiences are known."""
@@ -78,7 +78,7 @@ class Spreading:
 
     # -- sending
 
-    def is_known(self, send: Send, other: Spreading) -> bool:
+    def is_known(self, send: Send, other: ParcelPipeline) -> bool:
         """Answer a message that was accepted before or waits, as then. Return True if it was. Raises `RefusedError`.
 
         A message with a number out of sequence is refused. `other`: the pipeline of the other storage, which answers
@@ -177,7 +177,7 @@ class Spreading:
             for server in filter(reach.is_known, sorted(reach.servers_met()) if receivers is None else receivers):
                 self._answer_post(server, over)
 
-    def _accept(self, parcel: Parcel, together: list[Waiting]) -> None:
+    def _accept(self, parcel: Parcel, together: list[WaitingMessage]) -> None:
         """Answer the messages of a new parcel, and remember them for retries."""
         addressed, kept = parcel.targets[0].name, self._origin.kept
         numbered: dict[str, tuple[Send, str]] = {}

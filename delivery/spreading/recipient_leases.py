@@ -24,11 +24,11 @@ from functools import cache, partial
 from pyroaring import BitMap
 
 from delivery.arrival.log_writer import LogWriter
-from delivery.arrival.recipient_claims import ForeignRecipients
+from delivery.arrival.recipient_claims import RecipientClaims
 from delivery.model.reach import Reach
-from delivery.origin.origin import Origin
+from delivery.origin.origin import MessageOrigin
 from delivery.origin.unsettled import Here
-from delivery.spreading.lease_table import Assignments, Known, Told
+from delivery.spreading.lease_table import LeaseNotice, LeaseTable, SequenceView
 from delivery.wire.posts import HASHES_LIMIT, Claims, Confirm, Elsewhere, Parcel, PostMessage
 from namegraph import PeerLetter, ServerId
 
@@ -36,13 +36,13 @@ CLAIMED_LIMIT = 1_000_000
 """Most processes claimed by one server, over all sequences: claims are in memory."""
 
 
-class Assigning:
+class RecipientLeases:
     """Leases of all sequences of this server."""
 
     def __init__(
         self,
-        origin: Origin,
-        foreign: ForeignRecipients,
+        origin: MessageOrigin,
+        foreign: RecipientClaims,
         writer: LogWriter,
         *,
         post: Callable[[ServerId, PostMessage], None],
@@ -51,7 +51,7 @@ class Assigning:
         """Wire the parts. `post`: posts a message to a server. `leave`: sends posts with the step."""
         self._origin, self._foreign, self._writer = origin, foreign, writer
         self._post, self._leave = post, leave
-        self._assignments: dict[int, Assignments] = defaultdict(Assignments)
+        self._assignments: dict[int, LeaseTable] = defaultdict(LeaseTable)
         """Leases by sequence."""
         self._numbers: dict[int, Counter[ServerId]] = defaultdict(Counter)
         """Number of the last `Elsewhere` of a sequence to each server."""
@@ -113,7 +113,7 @@ class Assigning:
             self._claimed(sender, claims, reach)
         else:
             # The server serves all its processes, whether or not other servers do.
-            self._tell(claims.sequence, sender, [Told(sender, claims.version, 0, (), ())], reach)
+            self._tell(claims.sequence, sender, [LeaseNotice(sender, claims.version, 0, (), ())], reach)
         return True
 
     def _claimed(self, server: ServerId, claims: Claims, reach: Reach) -> None:
@@ -180,7 +180,7 @@ class Assigning:
                 if not known.is_present(server):
                     self._tell(sequence, server, assignments.move(server, known), reach)
 
-    def _known(self, sequence: int, reach: Reach) -> Known:
+    def _known(self, sequence: int, reach: Reach) -> SequenceView:
         here = self._origin.server
 
         def is_present(server: ServerId) -> bool:
@@ -189,7 +189,7 @@ class Assigning:
             return server == here or (reach.is_known(server) and is_in_reach and not is_full)
 
         backlog, next_serial = self._origin.backlog, self._origin.next_serial(sequence)
-        return Known(
+        return SequenceView(
             here,
             cache(is_present),
             lambda server: self._numbers[sequence][server] + 1,
@@ -200,7 +200,7 @@ class Assigning:
 
     # -- decisions for servers
 
-    def _tell(self, sequence: int, cause: ServerId, all_told: list[Told], reach: Reach) -> None:
+    def _tell(self, sequence: int, cause: ServerId, all_told: list[LeaseNotice], reach: Reach) -> None:
         """Tell servers about processes served elsewhere, and post them again the parcels that they serve only now.
 
         `cause`: server that made a claim, or is out of reach. It is not posted parcels again.

@@ -25,7 +25,7 @@ from pyroaring import BitMap
 
 from delivery.model.events import Send
 from delivery.model.reach import Reach
-from delivery.model.words import DATAGRAM_BYTES_LIMIT, Message
+from delivery.model.words import DATAGRAM_BYTES_LIMIT, MessageContent
 from delivery.origin.servers_below import bounded_onward, onward, servers_below
 from delivery.wire.posts import Datagram, Onward, encode
 from namegraph import Reason, ServerId, TargetSet, refuse
@@ -99,7 +99,7 @@ class Datagrams:
 
     # -- as the origin
 
-    def send(self, targets: TargetSet, message: Message, reach: Reach) -> Spread:
+    def send(self, targets: TargetSet, message: MessageContent, reach: Reach) -> Spread:
         """Number a datagram, and send it to all servers that are known to be below."""
         self._serial += 1
         datagram = Datagram(self._serial, self.start, targets, message)

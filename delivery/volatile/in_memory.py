@@ -22,22 +22,22 @@ from typing import NamedTuple
 
 from delivery.arrival.arrivals import Arrivals
 from delivery.arrival.log_writer import LogWriter
-from delivery.arrival.recent_downstream import LostWays
+from delivery.arrival.recent_downstream import RecentDownstream
 from delivery.log.log import CUT_AT_LEAST, NOBODY_KNOWN, Log
 from delivery.mailboxes.audiences import Audiences
 from delivery.mailboxes.gateways import Gateways
 from delivery.mailboxes.listeners import Listeners
 from delivery.mailboxes.mailboxes import Mailboxes, SubscriptionKey
 from delivery.model.reach import Reach
-from delivery.model.uptime import RunningTime
+from delivery.model.uptime import Uptime
 from delivery.model.words import Kept, Position
 from delivery.origin.admission import require_backlog
-from delivery.origin.dead_letters import DeadLetters
-from delivery.origin.origin import Origin
+from delivery.origin.dead_letters import DeadLetterStore
+from delivery.origin.origin import MessageOrigin
 from delivery.origin.senders import Senders
 from delivery.origin.servers_below import is_home
 from delivery.origin.unsettled import ParcelKey
-from delivery.spreading.parcel_pipeline import Spreading
+from delivery.spreading.parcel_pipeline import ParcelPipeline
 from delivery.volatile.datagrams import PeerDatagram
 from delivery.volatile.memory_lanes import Broken, MemoryLanes
 from delivery.wire.post_lanes import Postage
@@ -112,7 +112,7 @@ class MemoryArrivals(Arrivals):
     """Posts of other servers about messages that are kept in memory."""
 
     def __init__(
-        self, state: DurableState, server: ServerId, post: Postage, writer: LogWriter, lost_ways: LostWays
+        self, state: DurableState, server: ServerId, post: Postage, writer: LogWriter, lost_ways: RecentDownstream
     ) -> None:
         super().__init__(state, server, post, writer, lost_ways)
         self._starts: dict[tuple[ServerId, TargetSet], int] = {}
@@ -159,8 +159,8 @@ class InMemory:
         mailboxes: Mailboxes,
         listeners: Listeners,
         gateways: Gateways,
-        running: RunningTime,
-        lost_ways: LostWays,
+        running: Uptime,
+        lost_ways: RecentDownstream,
         faults: Counter[tuple[ServerId, PeerFault]],
     ) -> None:
         """Build an empty state. `faults`: counter of peer faults."""
@@ -170,18 +170,18 @@ class InMemory:
         self.log = Log(self._volatile)
         self.ring = Ring()
         self.audiences = Audiences(self._volatile, mailboxes, listeners, gateways)
-        self.origin = Origin(self._volatile, server, self.lanes, Kept.MEMORY)
+        self.origin = MessageOrigin(self._volatile, server, self.lanes, Kept.MEMORY)
         self.senders = Senders(self._volatile, begin_anywhere=True)
         self.writer = writer = LogWriter(self.log, self.audiences, running)
         self._running = running
         self.arrivals = MemoryArrivals(self._volatile, server, self.lanes, writer, lost_ways)
-        self.spreading = Spreading(
+        self.spreading = ParcelPipeline(
             origin=self.origin,
             post=self.lanes,
             arrivals=self.arrivals,
             writer=writer,
             senders=self.senders,
-            dead_letters=DeadLetters(self._volatile),
+            dead_letters=DeadLetterStore(self._volatile),
         )
         self.on_given_up: Callable[[list[str]], None] = lambda _ids: None
         """Callback for the ids of messages that may not reach members behind suspended arcs, or behind servers away."""

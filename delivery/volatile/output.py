@@ -20,7 +20,7 @@ class RingGrew(NamedTuple):
 UnkeptAnswer = DatagramSent | Accepted | Settled
 """Answers to callers about messages that are not durable."""
 
-Unkept = PeerDatagram | Shown | RingGrew | UnkeptAnswer
+VolatileOutput = PeerDatagram | Shown | RingGrew | UnkeptAnswer
 
 
 def is_told_unkept(answer: Answer) -> TypeGuard[Accepted | Settled]:

@@ -26,7 +26,7 @@ from delivery.model.words import (
     PAYLOAD_BYTES_LIMIT,
     TARGETS_LIMIT,
     Kept,
-    Message,
+    MessageContent,
     Quality,
 )
 from namegraph import NodeId, ServerId, TargetSet, are_canonical
@@ -68,7 +68,7 @@ class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
     first_serial: int
     targets: TargetSet
     quality: Quality
-    messages: tuple[Message, ...]
+    messages: tuple[MessageContent, ...]
     round: int = 0
     """Number of the round. Above 0, the parcel is posted again to servers that had it before.
 
@@ -233,7 +233,7 @@ class Datagram(Struct, frozen=True, array_like=True, tag="datagram"):
     start: int
     """Start of the origin."""
     targets: TargetSet
-    message: Message
+    message: MessageContent
     onward: tuple[ServerId, ...] = ()
     """Downstream servers of the receiver that the origin knows."""
 

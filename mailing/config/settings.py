@@ -11,7 +11,7 @@ from typing import Any
 from mailing.config.listeners import clash
 from mailing.config.signing_key import KeyFileError, read_private_key
 from mailing.rules.addresses import ascii_domain, is_mail_domain
-from mailing.rules.lists import Join, Lists, ListSettings, Unsubscribe
+from mailing.rules.lists import JoinPolicy, Lists, ListSettings, Unsubscribe
 from mailing.rules.posting import IS_WORD
 from namegraph import InvalidNameError, parse_name, parse_subnet
 from nameserver.config.declared import (
@@ -20,7 +20,7 @@ from nameserver.config.declared import (
     Reader,
     SettingsError,
     WholeNumber,
-    Word,
+    WordReader,
     WrongValueError,
     kind_of,
     table_of,
@@ -377,8 +377,8 @@ _LIST_KEYS: Mapping[str, tuple[str, Reader]] = {
     "hold_above": ("people_limit", WholeNumber(0, HIGHEST_PEOPLE_LIMIT)),
     "partial": ("waits_for_all", _choice_reader(deliver=False, wait=True)),
     "from": ("rewrites_from", _choice_reader(munge_unsigned=True, keep=False)),
-    "join": ("join", Word(Join)),
-    "unsubscribe": ("unsubscribe", Word(Unsubscribe)),
+    "join": ("join", WordReader(JoinPolicy)),
+    "unsubscribe": ("unsubscribe", WordReader(Unsubscribe)),
     "fanout": ("goes_by_shares", _choice_reader(central=False, shares=True)),
 }
 
@@ -396,8 +396,8 @@ _KEYS: Mapping[str, Reader] = {
     "click_listen": LISTENED,
     "click_url": _read_click_url,
     "metrics_listen": LISTENED,
-    "log_format": Word(LogFormat),
-    "log_level": Word(LogLevel),
+    "log_format": WordReader(LogFormat),
+    "log_level": WordReader(LogLevel),
     "arc": _read_arc,
     "domains": _read_domains,
     "defaults": _read_list,

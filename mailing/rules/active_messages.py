@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from mailing.rules.addresses import is_deliverable, mailbox_of
-from mailing.rules.events import Admit, Effect, HandOver, Now, Post, Resolve, Resolved, Shared, Spooled
-from mailing.rules.spooled import Chunk, Destination, Message, PostState, Standing, State
+from mailing.rules.events import Admit, Effect, HandOver, Now, Resolve, Resolved, SendShares, Shared, Spooled
+from mailing.rules.spooled import Chunk, Destination, MailMessage, MailState, PostState, Standing
 from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 CHUNK_PEOPLE = 200
@@ -19,10 +19,10 @@ A kill may repeat one chunk for each connection. Postfix takes 1,000 recipients 
 
 
 @dataclass(slots=True)
-class Work:
+class ActiveMessage:
     """A message that is not final."""
 
-    message: Message
+    message: MailMessage
     chunks: dict[int, Chunk]
     reached: set[str]
     """Mailboxes of all people in the chunks, and in chunks of other messages with the same content."""
@@ -126,7 +126,7 @@ class Work:
             # The shares for the other lists follow once this post has ended.
             return []
         self.is_posting = True
-        return [Post(self.message, {at: self.message.destinations[at] for at in post.destinations})]
+        return [SendShares(self.message, {at: self.message.destinations[at] for at in post.destinations})]
 
     @property
     def is_finding(self) -> bool:
@@ -140,15 +140,15 @@ class Work:
         return Spooled(self.message, tuple(self.chunks.values()))
 
     @property
-    def state(self) -> State:
+    def state(self) -> MailState:
         """State of the message, as commands show it."""
         if self.is_resolving:
-            return State.RESOLVING
+            return MailState.RESOLVING
         if self.under_way or self.is_posting or self.is_admitting:
-            return State.SENDING
+            return MailState.SENDING
         if not self.is_over:
-            return State.WAITING
-        return State.HELD if self.message.is_held else State.DONE
+            return MailState.WAITING
+        return MailState.HELD if self.message.is_held else MailState.DONE
 
 
 def mailboxes_in(chunks: Iterable[Chunk]) -> set[str]:
@@ -156,7 +156,7 @@ def mailboxes_in(chunks: Iterable[Chunk]) -> set[str]:
     return {mailbox_of(person) for chunk in chunks for person in chunk.people}
 
 
-def chunks_of(work: Work, people: Iterable[tuple[MemberId, int]], revision: str) -> list[Chunk]:
+def chunks_of(work: ActiveMessage, people: Iterable[tuple[MemberId, int]], revision: str) -> list[Chunk]:
     """Return chunks of the people that are not reached yet.
 
     `people`: each person with the position of a destination.
@@ -185,7 +185,7 @@ def chunks_of(work: Work, people: Iterable[tuple[MemberId, int]], revision: str)
     return found
 
 
-def shares_for(work: Work, event: Resolved, *, is_last: bool) -> list[Effect]:
+def shares_for(work: ActiveMessage, event: Resolved, *, is_last: bool) -> list[Effect]:
     """Send shares to the resolved lists that go by shares, unless these shares are on their way.
 
     `is_last`: True if the missing parts are not resolved again.
@@ -205,7 +205,7 @@ def shares_for(work: Work, event: Resolved, *, is_last: bool) -> list[Effect]:
     return work.send_shares()
 
 
-def is_share_on_its_way(event: Shared, known: Message | None, *, is_final: bool) -> bool:
+def is_share_on_its_way(event: Shared, known: MailMessage | None, *, is_final: bool) -> bool:
     """Return True if this gateway has sent this very share, of a message that it has taken.
 
     A share of an earlier version has no proof. It counts if that version began to send the shares, until the message is
@@ -220,25 +220,27 @@ def is_share_on_its_way(event: Shared, known: Message | None, *, is_final: bool)
     return is_sent and (event.is_proven or not (known.post.is_proven or is_final))
 
 
-def with_own_share(event: Shared, known: Message) -> tuple[Message, list[tuple[MemberId, int]]]:
+def with_own_share(event: Shared, known: MailMessage) -> tuple[MailMessage, list[tuple[MemberId, int]]]:
     """Return a message with its own share, and the people of the share with their positions."""
     assert known.post is not None, "the share is on its way"
     places = [each.place for each in known.destinations]
     positions = [places.index(each.place) for each in event.destinations]
     is_here = known.post.is_here or {*known.post.destinations} <= {*positions}
-    message = replace(known, state=State.RESOLVING, post=replace(known.post, is_here=is_here))
+    message = replace(known, state=MailState.RESOLVING, post=replace(known.post, is_here=is_here))
     people = [(person, positions[at]) for person, at in event.people]
     return message, [each for each in people if known.destinations[each[1]].standing is not Standing.DROPPED]
 
 
-def with_share(event: Shared, known: Message | None, date: int) -> tuple[Message, list[tuple[MemberId, int]]] | None:
+def with_share(
+    event: Shared, known: MailMessage | None, date: int
+) -> tuple[MailMessage, list[tuple[MemberId, int]]] | None:
     """Return another gateway's message with the content of a share, and the people of the share with their positions.
 
     `known`: the stored message, if an earlier share brought it. None if this gateway took the message: the share then
     counts for nothing.
     """
     if known is None:
-        known = Message(
+        known = MailMessage(
             event.id,
             event.sender,
             date,
@@ -257,7 +259,7 @@ def with_share(event: Shared, known: Message | None, date: int) -> tuple[Message
         known,
         destinations=(*known.destinations, *fresh),
         addressed=tuple(sorted({*known.addressed, *event.addressed})),
-        state=State.RESOLVING,
+        state=MailState.RESOLVING,
     )
     positions = [places[each.place] for each in event.destinations]
     return message, [(person, positions[at]) for person, at in event.people]

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mailing.rules.active_messages import Work
-from mailing.rules.events import Admitted, Answer, Effect, HandOver, NotAdmitted, Now, Save, Spooled, Written
+from mailing.rules.active_messages import ActiveMessage
+from mailing.rules.events import Admitted, Effect, HandOver, NotAdmitted, NoteWritten, Now, Save, Spooled, TellSafe
 from mailing.rules.in_progress import InProgress
 from mailing.rules.joining import UNDECIDED, answer_to, is_outdated
 from mailing.rules.retries import delay_s
@@ -25,13 +25,15 @@ class Admissions:
     def __init__(self, in_progress: InProgress) -> None:
         self._in_progress = in_progress
 
-    def began(self, event: Written) -> list[Effect]:
+    def began(self, event: NoteWritten) -> list[Effect]:
         """Start a request to join, and note it for the owners of the list."""
         self._in_progress.open(Spooled(event.message, ()))
         self._in_progress.notes.add(event.message)
-        return [Save(event.message, content=event.content), Answer(event.transaction)]
+        return [Save(event.message, content=event.content), TellSafe(event.transaction)]
 
-    def decided(self, work: Work, new: Standing, why: str, now: Now, group: GroupId | None = None) -> list[Effect]:
+    def decided(
+        self, work: ActiveMessage, new: Standing, why: str, now: Now, group: GroupId | None = None
+    ) -> list[Effect]:
         """Apply a decision to an undecided request. `group`: list whose owner decides, None for all lists."""
         if not work.set_standing(Standing.HELD, new, why, group=group):
             return []
@@ -39,7 +41,7 @@ class Admissions:
             return self._told(work, now)
         return [Save(work.message), *work.admit()]
 
-    def admitted(self, work: Work, event: Admitted | NotAdmitted, now: Now) -> list[Effect]:
+    def admitted(self, work: ActiveMessage, event: Admitted | NotAdmitted, now: Now) -> list[Effect]:
         """Process the result of an attempt to make the person join."""
         if not work.is_admitting:
             return []
@@ -56,13 +58,13 @@ class Admissions:
         work.admit_at = now.ticks + delay_s(attempts)
         return [Save(work.message)]
 
-    def due(self, work: Work, now: Now) -> list[Effect]:
+    def due(self, work: ActiveMessage, now: Now) -> list[Effect]:
         """Retry a join, or stop waiting for owners."""
         if is_outdated(work.message, now.date):
             return self.decided(work, Standing.DROPPED, UNDECIDED, now)
         return work.admit() if work.admit_at is not None and work.admit_at <= now.ticks else []
 
-    def _told(self, work: Work, now: Now) -> list[Effect]:
+    def _told(self, work: ActiveMessage, now: Now) -> list[Effect]:
         work.message = replace(work.message, missing="")
         wish = work.message.wish
         assert wish is not None, "somebody asked"

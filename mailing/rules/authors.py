@@ -24,7 +24,7 @@ import authres
 
 from mailing.rules.addresses import ascii_domain, is_deliverable, is_same_person, mailbox_of, name_of
 from mailing.rules.envelope import untagged
-from mailing.rules.mailboxes import Mailbox, mailboxes_in
+from mailing.rules.mailboxes import MailAddress, mailboxes_in
 from mailing.rules.message import Content, HeaderField
 from mailing.rules.signatures import signatures_of
 from shadowtree.vocabulary import MemberId
@@ -117,7 +117,7 @@ def author_of(content: Content, authserv_id: str | None) -> Author:
     return Author(address, name, f"neither a login nor DMARC confirms that {shown(address)} is the author")
 
 
-def _named_in_from(content: Content) -> Mailbox | str:
+def _named_in_from(content: Content) -> MailAddress | str:
     """Return the only mailbox that From names, or the reason why there is none. A repeated mailbox counts once."""
     fields = content.values("from")
     if not fields:

@@ -17,11 +17,11 @@ from mailing.rules.address_kinds import Word
 from mailing.rules.addresses import is_same_person
 from mailing.rules.authors import Author, shown
 from mailing.rules.automatic import is_automatic, seems_automatic
-from mailing.rules.lists import Join
+from mailing.rules.lists import JoinPolicy
 from mailing.rules.mailboxes import mailboxes_in
 from mailing.rules.message import ID_DIGITS, Content
 from mailing.rules.signatures import TRACE
-from mailing.rules.spooled import Message, Wish
+from mailing.rules.spooled import MailMessage, Wish
 from mailing.rules.text import lines_of
 from mailing.rules.tokens import FORM, mac_of
 from shadowtree.vocabulary import GroupId, MemberId
@@ -41,7 +41,7 @@ _BY_TOKEN = re.compile(rf"(?<![a-z0-9])(confirm|approve|reject) +({FORM})(?![a-z
 _LISTS = frozenset(("bulk", "junk", "list"))
 
 
-class Asked(StrEnum):
+class CommandRequest(StrEnum):
     """Requests that a message can make."""
 
     LEAVE = "leave"
@@ -53,7 +53,7 @@ class Asked(StrEnum):
     HELP = "help"
 
 
-DECISIONS = frozenset((Asked.APPROVE, Asked.REJECT))
+DECISIONS = frozenset((CommandRequest.APPROVE, CommandRequest.REJECT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Command:
 class Question:
     """Request of a message. `token`: token of a confirmation or a decision."""
 
-    asked: Asked
+    asked: CommandRequest
     token: str = ""
 
 
@@ -89,13 +89,13 @@ def question_of(command: Command, content: Content) -> Question:
     """Return the request of a message: by its address, else by its subject, else by a separate line of its text."""
     match command.word:
         case Word.LEAVE:
-            return Question(Asked.LEAVE)
+            return Question(CommandRequest.LEAVE)
         case Word.JOIN:
-            return Question(Asked.JOIN)
+            return Question(CommandRequest.JOIN)
         case Word.CONFIRM | Word.APPROVE | Word.REJECT:
-            return Question(Asked(command.word), command.token)
+            return Question(CommandRequest(command.word), command.token)
         case Word.REQUEST:
-            return next(_questions_in(command, content), Question(Asked.HELP))
+            return next(_questions_in(command, content), Question(CommandRequest.HELP))
 
 
 def _questions_in(command: Command, content: Content) -> Iterator[Question]:
@@ -103,7 +103,7 @@ def _questions_in(command: Command, content: Content) -> Iterator[Question]:
     for text in (_REPLY.sub("", subject, count=1), *lines_of(content)):
         token = _BY_TOKEN.search(text)
         if token is not None:
-            yield Question(Asked(token[1].lower()), token[2].lower())
+            yield Question(CommandRequest(token[1].lower()), token[2].lower())
             continue
         word = _WORD.fullmatch(text)
         if word is not None and _is_about(command, word["list"] or ""):
@@ -117,19 +117,19 @@ def _is_about(command: Command, text: str) -> bool:
 
 
 _WORDS = {
-    "leave": Asked.LEAVE,
-    "unsubscribe": Asked.LEAVE,
-    "signoff": Asked.LEAVE,
-    "remove": Asked.LEAVE,
-    "stop": Asked.LEAVE,
-    "unsub": Asked.LEAVE,
-    "opt out": Asked.LEAVE,
-    "opt-out": Asked.LEAVE,
-    "take": Asked.LEAVE,
-    "join": Asked.JOIN,
-    "subscribe": Asked.JOIN,
-    "why": Asked.WHY,
-    "help": Asked.HELP,
+    "leave": CommandRequest.LEAVE,
+    "unsubscribe": CommandRequest.LEAVE,
+    "signoff": CommandRequest.LEAVE,
+    "remove": CommandRequest.LEAVE,
+    "stop": CommandRequest.LEAVE,
+    "unsub": CommandRequest.LEAVE,
+    "opt out": CommandRequest.LEAVE,
+    "opt-out": CommandRequest.LEAVE,
+    "take": CommandRequest.LEAVE,
+    "join": CommandRequest.JOIN,
+    "subscribe": CommandRequest.JOIN,
+    "why": CommandRequest.WHY,
+    "help": CommandRequest.HELP,
 }
 _WORD = re.compile(
     r"(?:\[[^\[\]]*\] *)?(?:re: *)?\W*(?:(?:please|kindly),? +)?"
@@ -166,7 +166,7 @@ def speaks_for_author(content: Content, author: Author, command: Command, date: 
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class ListStanding:
     """Relation of a person to a list."""
 
     name: MemberId
@@ -203,7 +203,7 @@ class Deed(StrEnum):
         return self in (Deed.MUTE, Deed.LEAVE, Deed.JOIN, Deed.UNMUTE, Deed.ASK)
 
 
-def deed_for(wish: Wish, membership: Membership, join: Join) -> Deed:
+def deed_for(wish: Wish, membership: ListStanding, join: JoinPolicy) -> Deed:
     """Return the deed for a wish. A person who mutes a list stays a member, and any member may end the mute."""
     if not wish.is_join:
         if not membership.is_member:
@@ -211,10 +211,10 @@ def deed_for(wish: Wish, membership: Membership, join: Join) -> Deed:
         if membership.is_muted:
             return Deed.IS_MUTED
         return Deed.LEAVE if membership.is_only_direct else Deed.MUTE
-    if join is Join.OPEN:
+    if join is JoinPolicy.OPEN:
         return Deed.JOIN
     if not membership.is_member:
-        return Deed.ASK if join is Join.ASK else Deed.IS_CLOSED
+        return Deed.ASK if join is JoinPolicy.ASK else Deed.IS_CLOSED
     return Deed.UNMUTE if membership.is_muted else Deed.IS_MEMBER
 
 
@@ -228,7 +228,7 @@ def letter_id(token: str) -> str:
     return hashlib.sha256(f"letter {token}".encode()).hexdigest()[:ID_DIGITS]
 
 
-def confirmed_wish(letter: Message, command: Command, author: Author, date: int) -> Wish | None:
+def confirmed_wish(letter: MailMessage, command: Command, author: Author, date: int) -> Wish | None:
     """Return the wish that the author confirms by the token of a letter. None if the author confirms nothing."""
     wish = letter.wish
     if wish is None or wish.group != command.group or not 0 <= date - letter.accepted <= TOKEN_SECONDS:
@@ -237,7 +237,7 @@ def confirmed_wish(letter: Message, command: Command, author: Author, date: int)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ListPath:
     """One way into a list."""
 
     pathname: tuple[MemberId, ...]

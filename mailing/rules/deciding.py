@@ -13,7 +13,7 @@ from enum import StrEnum
 from mailing.rules.address_kinds import Word
 from mailing.rules.addresses import is_deliverable, unquoted
 from mailing.rules.lists import REQUEST_ADDRESS, address_beside
-from mailing.rules.spooled import Destination, Message, Standing
+from mailing.rules.spooled import Destination, MailMessage, Standing
 from mailing.rules.tokens import mac_of
 from shadowtree.vocabulary import GroupId
 
@@ -38,14 +38,14 @@ def how_to_decide(destination: Destination, token: str, word: Word) -> str:
 class Decidable:
     """Messages and requests that have tokens: held now, or decided and not yet forgotten."""
 
-    def __init__(self, secret: bytes, messages: Iterable[Message] = ()) -> None:
+    def __init__(self, secret: bytes, messages: Iterable[MailMessage] = ()) -> None:
         self._secret = secret
         self._by_token: dict[str, tuple[str, GroupId]] = {}
         self._tokens: dict[str, set[str]] = {}
         for message in messages:
             self.follow(message)
 
-    def follow(self, message: Message) -> None:
+    def follow(self, message: MailMessage) -> None:
         """Record the tokens of a message in its current state."""
         for each in message.destinations:
             if each.standing is Standing.HELD or each.asked:
@@ -81,7 +81,7 @@ class Outcome(StrEnum):
         return self in (Outcome.APPROVED, Outcome.REJECTED)
 
 
-def outcome_of_decision(message: Message, group: GroupId, *, approves: bool, date: int) -> Outcome:
+def outcome_of_decision(message: MailMessage, group: GroupId, *, approves: bool, date: int) -> Outcome:
     """Return the outcome of an owner's decision about a message. `date`: seconds since 1970."""
     places = [each for each in message.destinations if each.group == group and (each.is_list or message.is_request)]
     place = next((each for each in places if each.standing is Standing.HELD), places[0] if places else None)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from mailing.rules.active_messages import (
-    Work,
+    ActiveMessage,
     chunks_of,
     is_share_on_its_way,
     mailboxes_in,
@@ -27,9 +27,7 @@ from mailing.rules.active_messages import (
 from mailing.rules.addresses import mailbox_of
 from mailing.rules.admissions import Admissions
 from mailing.rules.events import (
-    Accepted,
     Admitted,
-    Answer,
     Approved,
     Bounced,
     Cleared,
@@ -44,19 +42,21 @@ from mailing.rules.events import (
     HandOver,
     Keep,
     ListGone,
+    MessageTaken,
     NotAdmitted,
-    NotPosted,
+    NoteWritten,
     NotResolved,
     Now,
-    Posted,
     Rejected,
     Resolved,
     Retried,
     Save,
     Shared,
+    SharesNotSent,
+    SharesSent,
     Spooled,
+    TellSafe,
     Ticked,
-    Written,
 )
 from mailing.rules.failures import Failures
 from mailing.rules.giving_up import organisation_of
@@ -64,7 +64,7 @@ from mailing.rules.in_progress import InProgress
 from mailing.rules.joining import REJECTED
 from mailing.rules.own_messages import OwnMessages
 from mailing.rules.retries import TRIED_FOR_S, delay_s
-from mailing.rules.spooled import Chunk, Message, PostState, Standing, State
+from mailing.rules.spooled import Chunk, MailMessage, MailState, PostState, Standing
 from shadowtree.vocabulary import GroupId, MemberId
 
 LONGEST_LOOK_S = 300
@@ -84,7 +84,7 @@ class Distribution:
     def __init__(
         self,
         spooled: Iterable[Spooled],
-        finished: Iterable[Message],
+        finished: Iterable[MailMessage],
         failures: Failures | None = None,
         *,
         secret: bytes,
@@ -111,7 +111,7 @@ class Distribution:
     def step(self, event: Event, now: Now) -> list[Effect]:
         """Return the effects of an event, in the order in which they are to be carried out."""
         match event:
-            case Accepted():
+            case MessageTaken():
                 return self._accepted(event, now)
             case Bounced():
                 return self._bounced(event, now)
@@ -121,7 +121,7 @@ class Distribution:
                 return [ForgetFailing(person)] if self.failures.clear(person) else []
             case Shared():
                 return self._shared(event, now)
-            case Written():
+            case NoteWritten():
                 return self._own.written(event, now)
             case Granted():
                 return self._own.granted(event)
@@ -144,23 +144,23 @@ class Distribution:
         """Return an unfinished message, as decided so far. None if there is none."""
         return self._in_progress.spooled(id_)
 
-    def requests(self, group: GroupId) -> list[Message]:
+    def requests(self, group: GroupId) -> list[MailMessage]:
         """Return the undecided requests to join a list."""
         works = self._in_progress.works.values()
         return [work.message for work in works if work.message.is_request_for(group)]
 
-    def unfinished(self) -> list[tuple[Spooled, State]]:
+    def unfinished(self) -> list[tuple[Spooled, MailState]]:
         """Return all messages that are not final, the oldest first."""
         return self._in_progress.unfinished()
 
-    def _accepted(self, event: Accepted, now: Now) -> list[Effect]:
+    def _accepted(self, event: MessageTaken, now: Now) -> list[Effect]:
         work = self._in_progress.works.get(event.id)
         if work is not None:
             known, chunks = work.message, tuple(work.chunks.values())
         elif event.earlier is not None:
             known, chunks = event.earlier.message, event.earlier.chunks
         else:
-            known = Message(
+            known = MailMessage(
                 event.id,
                 event.sender,
                 now.date,
@@ -182,13 +182,13 @@ class Distribution:
         fresh = tuple(each for each in event.destinations if each.place not in places)
         if not fresh and before == known.destinations:
             # An accepted message is safe once it is written. That write may be pending, and this write follows it.
-            return [Answer(event.transaction)] if work is None else [Save(known), Answer(event.transaction)]
+            return [TellSafe(event.transaction)] if work is None else [Save(known), TellSafe(event.transaction)]
         message = replace(
             known,
             destinations=(*before, *fresh),
             addressed=tuple(sorted({*known.addressed, *event.addressed})),
             accepted=now.date if work is None else known.accepted,
-            state=State.RESOLVING,
+            state=MailState.RESOLVING,
             is_dropped=False,
         )
         content = event.content if work is None else None
@@ -199,17 +199,17 @@ class Distribution:
         work.message = message
         self._in_progress.notes.add(message)
         more = work.ask() if is_more_asked else []
-        return [Save(work.message, content=content), Answer(event.transaction), *more]
+        return [Save(work.message, content=content), TellSafe(event.transaction), *more]
 
-    def _go_on(self, work: Work, event: Event, now: Now) -> list[Effect]:
+    def _go_on(self, work: ActiveMessage, event: Event, now: Now) -> list[Effect]:
         match event:
             case Resolved():
                 return self._resolved(work, event, now)
             case NotResolved():
                 return self._not_resolved(work, event, now)
-            case Posted():
+            case SharesSent():
                 return self._posted(work, event, now)
-            case NotPosted(_, why):
+            case SharesNotSent(_, why):
                 return self._not_posted(work, why, now)
             case ListGone(_, at):
                 work.is_resolving = False
@@ -242,12 +242,14 @@ class Distribution:
                 return self._in_progress.saved_then(work, [], now)
             case Admitted() | NotAdmitted():
                 return self._admissions.admitted(work, event, now)
-            case Accepted() | Bounced() | Complained() | Cleared() | Shared() | Written() | Granted() | Ticked():
+            case (
+                MessageTaken() | Bounced() | Complained() | Cleared() | Shared() | NoteWritten() | Granted() | Ticked()
+            ):
                 raise AssertionError(event)
             case _:
                 assert_never(event)
 
-    def _resolved(self, work: Work, event: Resolved, now: Now) -> list[Effect]:
+    def _resolved(self, work: ActiveMessage, event: Resolved, now: Now) -> list[Effect]:
         if not work.is_resolving:
             return []
         work.is_resolving = False
@@ -275,7 +277,7 @@ class Distribution:
             work.resolve_at = now.ticks + delay_s(attempts)
         return self._in_progress.saved_then(work, more, now, chunks)
 
-    def _is_any_too_large(self, work: Work, event: Resolved) -> bool:
+    def _is_any_too_large(self, work: ActiveMessage, event: Resolved) -> bool:
         """Hold each list that reaches more people than allowed without an owner's word.
 
         True if there is such a list.
@@ -296,20 +298,20 @@ class Distribution:
         self._in_progress.notes.add(work.message)
         return work.message.destinations != destinations
 
-    def _new_chunks(self, work: Work, event: Resolved, *, is_last: bool) -> list[Chunk]:
+    def _new_chunks(self, work: ActiveMessage, event: Resolved, *, is_last: bool) -> list[Chunk]:
         """Return the chunks of newly resolved people. `is_last`: True if the missing parts are not resolved again."""
         waits = {at for at, each in enumerate(work.message.destinations) if each.waits_for_all and not is_last}
         people = (*event.people, *event.unsure) if is_last else event.people
         return self._chunks(work, [each for each in people if each[1] not in waits], str(event.revision))
 
-    def _chunks(self, work: Work, people: Iterable[tuple[MemberId, int]], revision: str) -> list[Chunk]:
+    def _chunks(self, work: ActiveMessage, people: Iterable[tuple[MemberId, int]], revision: str) -> list[Chunk]:
         """Return chunks of the people that are not suppressed.
 
         `people`: each person with the position of a destination.
         """
         return chunks_of(work, [each for each in people if not self.failures.is_suppressed(each[0])], revision)
 
-    def _posted(self, work: Work, event: Posted, now: Now) -> list[Effect]:
+    def _posted(self, work: ActiveMessage, event: SharesSent, now: Now) -> list[Effect]:
         if not work.is_posting or work.message.post is None:
             return []
         work.is_posting = False
@@ -325,13 +327,13 @@ class Distribution:
             work.own_until = now.ticks + OWN_SHARE_S
         return self._looked(work, post, now)
 
-    def _not_posted(self, work: Work, why: str, now: Now) -> list[Effect]:
+    def _not_posted(self, work: ActiveMessage, why: str, now: Now) -> list[Effect]:
         if not work.is_posting or work.message.post is None:
             return []
         work.is_posting = False
         return self._looked(work, replace(work.message.post, why=why), now)
 
-    def _looked(self, work: Work, post: PostState, now: Now) -> list[Effect]:
+    def _looked(self, work: ActiveMessage, post: PostState, now: Now) -> list[Effect]:
         """Plan another look, unless all servers have their shares or the time is over."""
         post = replace(post, attempts=post.attempts + 1)
         if not post.is_settled:
@@ -344,12 +346,12 @@ class Distribution:
         return self._in_progress.saved_then(work, [], now)
 
     def _shared(self, event: Shared, now: Now) -> list[Effect]:
-        answer, work = Answer(event.transaction), self._in_progress.works.get(event.id)
+        answer, work = TellSafe(event.transaction), self._in_progress.works.get(event.id)
         earlier = event.earlier if work is None else work.spooled
         known = None if earlier is None else earlier.message
         if event.is_own:
             if earlier is None or known is None or not is_share_on_its_way(event, known, is_final=work is None):
-                return [Answer(event.transaction, is_refused=True)]
+                return [TellSafe(event.transaction, is_refused=True)]
             message, people = with_own_share(event, known)
             has_come = known.post is not None and known.post.is_here
             reached = mailboxes_in(earlier.chunks) | event.reached if work is None else work.reached
@@ -359,7 +361,7 @@ class Distribution:
         else:
             found = with_share(event, known, now.date)
             if found is None:
-                return [Answer(event.transaction, is_refused=True)]
+                return [TellSafe(event.transaction, is_refused=True)]
             message, people = found
         content = event.content if work is None else None
         if work is None:
@@ -373,7 +375,7 @@ class Distribution:
         saved = self._in_progress.settled(work, now, tuple(chunks)) or [Save(work.message, tuple(chunks), content)]
         return [*saved, answer, *(HandOver(work.message, chunk) for chunk in chunks)]
 
-    def _not_resolved(self, work: Work, event: NotResolved, now: Now) -> list[Effect]:
+    def _not_resolved(self, work: ActiveMessage, event: NotResolved, now: Now) -> list[Effect]:
         if not work.is_resolving:
             return []
         work.is_resolving = False
@@ -387,7 +389,7 @@ class Distribution:
             work.resolve_at = now.ticks + delay_s(attempts)
         return self._in_progress.saved_then(work, [], now)
 
-    def _handed(self, work: Work, event: Handed, now: Now) -> list[Effect]:
+    def _handed(self, work: ActiveMessage, event: Handed, now: Now) -> list[Effect]:
         if event.chunk not in work.under_way:
             return []
         work.under_way.discard(event.chunk)
@@ -411,7 +413,7 @@ class Distribution:
         more = self._own.failed(work.message, chunk, failed, now)
         return [*self._in_progress.saved_then(work, [], now, [chunk]), *more]
 
-    def _dropped(self, work: Work, now: Now) -> list[Effect]:
+    def _dropped(self, work: ActiveMessage, now: Now) -> list[Effect]:
         work.message = replace(work.message, is_dropped=True, given_up=())
         work.resolve_at = work.post_at = work.own_until = work.admit_at = None
         for standing in (Standing.GOES, Standing.HELD):
@@ -425,7 +427,7 @@ class Distribution:
         work.chunks_at.clear()
         return self._in_progress.saved_then(work, [], now, changed)
 
-    def _dropped_for(self, work: Work, server: str, now: Now) -> list[Effect]:
+    def _dropped_for(self, work: ActiveMessage, server: str, now: Now) -> list[Effect]:
         """Look again now, and stop waiting for one server."""
         dropped_for = tuple(sorted({*work.message.dropped_for, server}))
         work.message = replace(work.message, dropped_for=dropped_for)
@@ -473,11 +475,11 @@ class Distribution:
         return effects
 
     @staticmethod
-    def _is_too_old(work: Work, now: Now) -> bool:
+    def _is_too_old(work: ActiveMessage, now: Now) -> bool:
         return now.date > max(work.message.accepted, work.message.released) + TRIED_FOR_S
 
 
-def _is_dropped_for(work: Work, away: Iterable[str]) -> bool:
+def _is_dropped_for(work: ActiveMessage, away: Iterable[str]) -> bool:
     """Return True if an operator has stopped waiting for all servers that are out of reach. False if none is."""
     out_of_reach = set(away)
     return bool(out_of_reach) and out_of_reach <= {*work.message.dropped_for}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mailing.rules.failures import Digest, Failing
-from mailing.rules.spooled import Chunk, Destination, Message, OtherShare
+from mailing.rules.spooled import Chunk, Destination, MailMessage, OtherShare
 from shadowtree.vocabulary import GroupId, MemberId, Revision, SubnetName
 
 
@@ -24,12 +24,12 @@ class Now:
 class Spooled:
     """A message as the spool holds it."""
 
-    message: Message
+    message: MailMessage
     chunks: tuple[Chunk, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class MessageTaken:
     """A transaction brought a message, which may have come before."""
 
     id: str
@@ -50,7 +50,7 @@ class Accepted:
     message_id: str = ""
     """Message-ID as it came. Empty if it does not look like one."""
     likeness: str = ""
-    """Likeness of the message, as in `Message`."""
+    """Likeness of the message, as in `MailMessage`."""
     reached: frozenset[str] = frozenset()
     """Mailboxes that final messages of the same content have reached."""
 
@@ -95,7 +95,7 @@ class NotResolved:
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class SharesSent:
     """The shares of a message are on their way, and durable."""
 
     id: str
@@ -108,7 +108,7 @@ class Posted:
 
 
 @dataclass(frozen=True, slots=True)
-class NotPosted:
+class SharesNotSent:
     """The shares of a message could not be sent."""
 
     id: str
@@ -196,10 +196,10 @@ class Cleared:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class NoteWritten:
     """The gateway writes to one person. A letter that was written before is not written again."""
 
-    message: Message
+    message: MailMessage
     person: MemberId
     content: bytes
     transaction: int = 0
@@ -276,18 +276,18 @@ class Ticked:
 
 
 Event = (
-    Accepted
+    MessageTaken
     | Resolved
     | NotResolved
-    | Posted
-    | NotPosted
+    | SharesSent
+    | SharesNotSent
     | Shared
     | ListGone
     | Handed
     | Bounced
     | Complained
     | Cleared
-    | Written
+    | NoteWritten
     | Granted
     | Retried
     | Dropped
@@ -306,13 +306,13 @@ class Save:
     A final message needs no content.
     """
 
-    message: Message
+    message: MailMessage
     chunks: tuple[Chunk, ...] = ()
     content: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TellSafe:
     """Tell the transaction that its message is safe."""
 
     transaction: int
@@ -330,10 +330,10 @@ class Resolve:
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class SendShares:
     """Send the shares of a message, or find out their progress. A repeated post is the same message."""
 
-    message: Message
+    message: MailMessage
     destinations: Mapping[int, Destination]
     """Destinations by position."""
 
@@ -342,7 +342,7 @@ class Post:
 class HandOver:
     """Give a copy to the mail server, for the people of a chunk who wait."""
 
-    message: Message
+    message: MailMessage
     chunk: Chunk
 
 
@@ -350,7 +350,7 @@ class HandOver:
 class Admit:
     """Make the person of a request join, after owners have accepted the person."""
 
-    request: Message
+    request: MailMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,4 +384,4 @@ class ForgetDigest:
 Change = Save | Forget | Keep | ForgetFailing | ForgetDigest
 """Changes that the spool is to write."""
 
-Effect = Change | Answer | Resolve | Post | HandOver | Admit
+Effect = Change | TellSafe | Resolve | SendShares | HandOver | Admit

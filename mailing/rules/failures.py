@@ -21,7 +21,7 @@ from mailing.rules.lists import REQUEST_ADDRESS, address_beside
 from mailing.rules.message import ID_DIGITS
 from mailing.rules.notes import owners_note
 from mailing.rules.plurals import counted
-from mailing.rules.spooled import Destination, Message
+from mailing.rules.spooled import Destination, MailMessage
 from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 DAY_S = 86_400
@@ -83,7 +83,7 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class DeliveryFailure:
     """A message did not reach a person."""
 
     person: MemberId
@@ -119,7 +119,7 @@ class Failures:
         """Return all people to whom nothing is sent, sorted by name."""
         return sorted((each for each in self._failing.values() if each.suppressed), key=lambda each: each.person)
 
-    def failed(self, failure: Failure, date: int) -> list[Failing | Digest]:
+    def failed(self, failure: DeliveryFailure, date: int) -> list[Failing | Digest]:
         """Record that a list did not reach a person, and return the records to keep.
 
         One failure a day counts for a person.
@@ -165,7 +165,7 @@ class Failures:
         digest = self._digests[place.group] = replace(digest, complained=(*digest.complained, person))
         return [digest]
 
-    def probe_of(self, person: MemberId, date: int) -> tuple[Failing, Message, bytes] | None:
+    def probe_of(self, person: MemberId, date: int) -> tuple[Failing, MailMessage, bytes] | None:
         """Return the due probe: the record to keep, the message and its content. None if no probe is due."""
         found = self._failing.get(mailbox_of(person))
         if found is None or found.suppressed or found.probe or len(found.days) < FAILURE_DAYS:
@@ -211,7 +211,7 @@ class Failures:
             self.clear(person)
         return gone
 
-    def _digest_with(self, failure: Failure, today: int) -> Digest | None:
+    def _digest_with(self, failure: DeliveryFailure, today: int) -> Digest | None:
         """Return the digest of the list with one more person whom a message did not reach.
 
         None if it stays the same.
@@ -243,7 +243,7 @@ def _is_outdated(failing: Failing, date: int) -> bool:
     return failing.days[-1] <= date // DAY_S - WITHIN_DAYS
 
 
-def _probe(failing: Failing, id_: str, date: int) -> tuple[Message, bytes]:
+def _probe(failing: Failing, id_: str, date: int) -> tuple[MailMessage, bytes]:
     """Return a probe, which finds out if mail reaches the person. Unlike other letters it has a return path."""
     person, address = failing.person, failing.address
     request = address_beside(address, REQUEST_ADDRESS)
@@ -266,11 +266,11 @@ def _probe(failing: Failing, id_: str, date: int) -> tuple[Message, bytes]:
     note.set_content("\n".join(lines))
     place = Destination(failing.group, address, is_list=False)
     subject = str(note["Subject"])
-    message = Message(id_, request, date, (place,), subject=subject, needs_smtputf8=not is_ascii, is_letter=True)
+    message = MailMessage(id_, request, date, (place,), subject=subject, needs_smtputf8=not is_ascii, is_letter=True)
     return replace(message, is_probe=True), note.as_bytes()
 
 
-def digest_note(digest: Digest, date: int) -> tuple[Message, bytes]:
+def digest_note(digest: Digest, date: int) -> tuple[MailMessage, bytes]:
     """Return the message to the owners of a list for a digest, and its content."""
     total = sum(digest.counts.values())
     lines = []

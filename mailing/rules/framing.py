@@ -16,7 +16,7 @@ class FramingError(ValueError):
     """Bytes that are neither a request nor the start of a request. No later byte can be understood."""
 
 
-class Reader(Protocol[Request]):
+class FrameReader(Protocol[Request]):
     """Reader that turns bytes into requests."""
 
     @property

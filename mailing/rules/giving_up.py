@@ -16,7 +16,7 @@ from mailing.rules.addresses import quoted
 from mailing.rules.authors import shown
 from mailing.rules.lists import REQUEST_ADDRESS, address_beside
 from mailing.rules.message import ID_DIGITS
-from mailing.rules.spooled import Destination, Message
+from mailing.rules.spooled import Destination, MailMessage
 from shadowtree.vocabulary import GroupId, SubnetName
 
 SERVERS_TOLD = 50
@@ -29,7 +29,7 @@ def organisation_of(name: GroupId | SubnetName) -> SubnetName:
     return name.rpartition("@")[2]
 
 
-def report_to_author(message: Message, lists: Sequence[Destination], date: int) -> tuple[Message, bytes]:
+def report_to_author(message: MailMessage, lists: Sequence[Destination], date: int) -> tuple[MailMessage, bytes]:
     """Return a delivery status notification (RFC 3464) about the lists of a message, and its content."""
     servers, first = _told(message.given_up), lists[0]
     told = "\n".join((message.id, str(message.accepted), *message.given_up))
@@ -68,7 +68,7 @@ def report_to_author(message: Message, lists: Sequence[Destination], date: int) 
     for part in (text, status, returned):
         report.attach(part)
     place = Destination(first.group, request, is_list=False)
-    letter = Message(
+    letter = MailMessage(
         id_, "", date, (place,), subject=shown(report["Subject"]), needs_smtputf8=not is_ascii, is_letter=True
     )
     return letter, report.as_bytes()
@@ -90,7 +90,7 @@ def _told(servers: Sequence[SubnetName]) -> list[str]:
     return [*map(shown, servers[:SERVERS_TOLD]), *more]
 
 
-def _lines(message: Message, lists: Sequence[Destination], servers: Sequence[str]) -> list[str]:
+def _lines(message: MailMessage, lists: Sequence[Destination], servers: Sequence[str]) -> list[str]:
     return [
         f"Your message of {formatdate(message.accepted)} did not reach everybody of:",
         "",

@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mailing.rules.active_messages import Work, mailboxes_in
+from mailing.rules.active_messages import ActiveMessage, mailboxes_in
 from mailing.rules.events import Effect, Now, Save, Spooled
 from mailing.rules.notes import Notes
-from mailing.rules.spooled import Chunk, Message, Standing, State
+from mailing.rules.spooled import Chunk, MailMessage, MailState, Standing
 
 
 class InProgress:
     """Messages by id, notes that owners are still to get, and the ends of final messages."""
 
-    def __init__(self, finished: Iterable[Message]) -> None:
+    def __init__(self, finished: Iterable[MailMessage]) -> None:
         """Start without messages in progress. `finished`: final messages that are remembered."""
-        self.works: dict[str, Work] = {}
+        self.works: dict[str, ActiveMessage] = {}
         self.finished = {message.id: message.ended for message in finished}
         """End of each final message, in seconds since 1970."""
         self.notes = Notes()
@@ -26,13 +26,13 @@ class InProgress:
         self._kin: Counter[str] = Counter()
         """Number of messages in progress, by kinship."""
 
-    def open(self, spooled: Spooled) -> Work:
+    def open(self, spooled: Spooled) -> ActiveMessage:
         """Resume a message from the spool. Its waiting chunks are due now."""
         kinship = spooled.message.kinship
         reached = self._reached.setdefault(kinship, set())
         self._kin[kinship] += spooled.message.id not in self.works
         reached |= mailboxes_in(spooled.chunks)
-        work = Work(spooled.message, {chunk.number: chunk for chunk in spooled.chunks}, reached)
+        work = ActiveMessage(spooled.message, {chunk.number: chunk for chunk in spooled.chunks}, reached)
         work.chunks_at = {chunk.number: 0.0 for chunk in spooled.chunks if chunk.waiting}
         self.works[work.message.id] = work
         self.finished.pop(work.message.id, None)
@@ -47,12 +47,14 @@ class InProgress:
         work = self.works.get(id_)
         return None if work is None else work.spooled
 
-    def unfinished(self) -> list[tuple[Spooled, State]]:
+    def unfinished(self) -> list[tuple[Spooled, MailState]]:
         """Return all unfinished messages, the oldest first. Messages of one second keep their order of arrival."""
         works = sorted(self.works.values(), key=lambda work: work.message.accepted)
         return [(work.spooled, work.state) for work in works]
 
-    def saved_then(self, work: Work, effects: Iterable[Effect], now: Now, chunks: Iterable[Chunk] = ()) -> list[Effect]:
+    def saved_then(
+        self, work: ActiveMessage, effects: Iterable[Effect], now: Now, chunks: Iterable[Chunk] = ()
+    ) -> list[Effect]:
         """Save a message with its changed chunks, then continue with `effects`.
 
         A message that became final needs no effects.
@@ -60,7 +62,7 @@ class InProgress:
         settled = self.settled(work, now, tuple(chunks))
         return settled or [Save(work.message, tuple(chunks)), *effects]
 
-    def settled(self, work: Work, now: Now, chunks: tuple[Chunk, ...] = ()) -> list[Effect]:
+    def settled(self, work: ActiveMessage, now: Now, chunks: tuple[Chunk, ...] = ()) -> list[Effect]:
         """End a message that has no work left. Empty if work is left."""
         if not work.is_over or work.message.is_held or work.message.is_to_note or work.message.given_up:
             return []
@@ -69,7 +71,7 @@ class InProgress:
         every = work.chunks.values()
         message = replace(
             work.message,
-            state=State.DROPPED if is_dropped else State.DONE,
+            state=MailState.DROPPED if is_dropped else MailState.DONE,
             ended=now.date,
             people=sum(len(chunk.people) for chunk in every),
             done=sum(chunk.done for chunk in every),

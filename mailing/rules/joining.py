@@ -13,7 +13,7 @@ from mailing.rules.authors import shown
 from mailing.rules.commands import Command, Deed
 from mailing.rules.letters import outcome_of, written
 from mailing.rules.message import ID_DIGITS
-from mailing.rules.spooled import Destination, Message, Standing, Wish
+from mailing.rules.spooled import Destination, MailMessage, Standing, Wish
 from shadowtree.vocabulary import GroupId, MemberId
 
 DAY_SECONDS = 86_400
@@ -35,7 +35,7 @@ def request_id(group: GroupId, person: MemberId, date: int) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:ID_DIGITS]
 
 
-def request_of(command: Command, person: MemberId, owners: str, date: int) -> Message:
+def request_of(command: Command, person: MemberId, owners: str, date: int) -> MailMessage:
     """Return a waiting request. `owners`: address of the owners, empty if only commands decide."""
     group = command.group
     place = Destination(
@@ -47,7 +47,7 @@ def request_of(command: Command, person: MemberId, owners: str, date: int) -> Me
         owners=owners,
         is_to_note=owners != "",
     )
-    return Message(
+    return MailMessage(
         request_id(group, person, date),
         "",
         date,
@@ -60,12 +60,12 @@ def request_of(command: Command, person: MemberId, owners: str, date: int) -> Me
     )
 
 
-def is_outdated(message: Message, date: int) -> bool:
+def is_outdated(message: MailMessage, date: int) -> bool:
     """Return True if a request has waited for too long."""
     return message.is_request and message.is_held and date > message.accepted + REQUEST_SECONDS
 
 
-def answer_to(request: Message, date: int) -> bytes:
+def answer_to(request: MailMessage, date: int) -> bytes:
     """Return the letter that tells the person of a request the decision."""
     (place,), wish = request.destinations, request.wish
     assert wish is not None, "somebody asked"

@@ -11,19 +11,19 @@ from email.utils import formatdate
 
 from mailing.rules.addresses import is_deliverable, mailbox_of, quoted, unquoted
 from mailing.rules.authors import shown
-from mailing.rules.commands import TOKEN_SECONDS, Command, Deed, Way
+from mailing.rules.commands import TOKEN_SECONDS, Command, Deed, ListPath
 from mailing.rules.deciding import DAY_SECONDS, DECISION_SECONDS, Outcome
 from mailing.rules.lists import (
     CONFIRM_ADDRESS,
     JOIN_ADDRESS,
     LEAVE_ADDRESS,
     REQUEST_ADDRESS,
-    Join,
+    JoinPolicy,
     address_beside,
     owners_address,
 )
 from mailing.rules.message import Content, message_id_of
-from mailing.rules.spooled import Destination, Message, Wish
+from mailing.rules.spooled import Destination, MailMessage, Wish
 from shadowtree.vocabulary import MemberId
 
 AN_HOUR = 3_600.0
@@ -122,7 +122,7 @@ def outcome_of(command: Command, person: MemberId, deed: Deed, *, has_owners: bo
     return Letter(f"{shown(command.group)}: {person}", (said,))
 
 
-def decision_of(command: Command, decided: Message, outcome: Outcome) -> Letter:
+def decision_of(command: Command, decided: MailMessage, outcome: Outcome) -> Letter:
     """Return a letter that tells an owner the outcome of a decision."""
     address, wish = command.address, decided.wish
     if decided.is_request and wish is not None:
@@ -144,13 +144,13 @@ def decision_of(command: Command, decided: Message, outcome: Outcome) -> Letter:
     return Letter(f"{shown(command.group)}: {outcome}", (said,))
 
 
-def help_about(command: Command, join: Join, *, has_owners: bool) -> Letter:
+def help_about(command: Command, join: JoinPolicy, *, has_owners: bool) -> Letter:
     """Return a letter about the available commands."""
     request = address_beside(command.address, REQUEST_ADDRESS)
     again = {
-        Join.OPEN: "to join it, or to get it again",
-        Join.ASK: "to ask its owners whether you may join it, or to get it again",
-        Join.CLOSED: "to get it again",
+        JoinPolicy.OPEN: "to join it, or to get it again",
+        JoinPolicy.ASK: "to ask its owners whether you may join it, or to get it again",
+        JoinPolicy.CLOSED: "to get it again",
     }[join]
     lines = [
         f"This is about {command.address}, a list of people and groups.",
@@ -164,7 +164,7 @@ def help_about(command: Command, join: Join, *, has_owners: bool) -> Letter:
     return Letter(f"{shown(command.group)}: what can be asked for", lines)
 
 
-def ways_of(command: Command, person: MemberId, ways: Sequence[Way], *, is_muted: bool) -> Letter:
+def ways_of(command: Command, person: MemberId, ways: Sequence[ListPath], *, is_muted: bool) -> Letter:
     """Return a letter about a person's ways into a list, and the effects of leaving the last group of each way."""
     if not ways:
         lines = [f"{person} is not in {command.address}."]
@@ -181,7 +181,7 @@ def ways_of(command: Command, person: MemberId, ways: Sequence[Way], *, is_muted
     return Letter(f"{shown(command.group)}: why {person} is in it", lines)
 
 
-def _told_end(way: Way) -> str:
+def _told_end(way: ListPath) -> str:
     if not way.is_told:
         return f"what leaving {shown(way.last)} would end is not told: there are too many groups"
     if not way.ends:
@@ -211,10 +211,10 @@ def written(letter: Letter, command: Command, person: MemberId, content: Content
     return message.as_bytes()
 
 
-def letter_message(letter: Letter, command: Command, person: MemberId, id_: str, date: int) -> Message:
+def letter_message(letter: Letter, command: Command, person: MemberId, id_: str, date: int) -> MailMessage:
     """Return the spool's record of a letter. It has no sender, so its bounces are reported to nobody."""
     request = address_beside(command.address, REQUEST_ADDRESS)
-    return Message(
+    return MailMessage(
         id_,
         "",
         date,

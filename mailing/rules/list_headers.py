@@ -19,7 +19,7 @@ from urllib.parse import quote
 from mailing.rules.authors import Author, author_of
 from mailing.rules.message import Content
 from mailing.rules.signatures import REPLACED_FIELDS, TRACE
-from mailing.rules.spooled import Destination, Message
+from mailing.rules.spooled import Destination, MailMessage
 from shadowtree.vocabulary import GroupId
 
 LINE_END = "\r\n"
@@ -50,7 +50,7 @@ class Copies:
 
     def __init__(
         self,
-        message: Message,
+        message: MailMessage,
         destination: Destination,
         content: Content,
         *,

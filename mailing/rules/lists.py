@@ -23,7 +23,7 @@ REQUEST_ADDRESS, LEAVE_ADDRESS, JOIN_ADDRESS, CONFIRM_ADDRESS = "-request", "-le
 """Endings of a list's name: addresses at which people write to the gateway about the list."""
 
 
-class Join(StrEnum):
+class JoinPolicy(StrEnum):
     """People who may join a list by mail."""
 
     OPEN = "open"
@@ -71,7 +71,7 @@ class ListSettings:
     """True if no person gets a message while a part of the list is out of reach."""
     rewrites_from: bool = True
     """True if From is rewritten where DMARC rests on SPF alone."""
-    join: Join = Join.CLOSED
+    join: JoinPolicy = JoinPolicy.CLOSED
     unsubscribe: Unsubscribe = Unsubscribe.FOREIGN
     goes_by_shares: bool = False
     """True if the gateways of other organisations hand messages of the list to their own people."""
@@ -121,7 +121,7 @@ class Lists:
             case _:
                 return False
 
-    def join_rule(self, group: GroupId) -> Join:
+    def join_rule(self, group: GroupId) -> JoinPolicy:
         """Return the people who may join a list by mail.
 
         A default does not open a group whose members decide about lists, or about the recipients of their mail.
@@ -131,7 +131,7 @@ class Lists:
         every = (self.defaults, *self.settings.values())
         ruling = {name for each in every for name in (each.post, each.owners, *each.excluding)}
         is_ruling = group in ruling or without(group, OWNERS) is not None
-        return Join.CLOSED if is_ruling else self.defaults.join
+        return JoinPolicy.CLOSED if is_ruling else self.defaults.join
 
 
 def address_beside(address: str, ending: str) -> str:

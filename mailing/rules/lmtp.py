@@ -25,7 +25,7 @@ class LmtpError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class LmtpCommand:
     """One line."""
 
     verb: str
@@ -69,7 +69,7 @@ class LmtpReader:
         # A message may be empty: its end then stands at the start of a line, and needs a line end in front.
         self._held[:0] = b"\r\n"
 
-    def command(self) -> Command | None:
+    def command(self) -> LmtpCommand | None:
         """Return the next command. None if more bytes are needed. Raises `LmtpError` after the line is removed."""
         end = self._held.find(b"\n")
         if end < 0:
@@ -86,7 +86,7 @@ class LmtpReader:
             verb, _, rest = line[:-2].decode().partition(" ")
         except UnicodeDecodeError:
             raise LmtpError("500 5.5.2", "the line is not UTF-8") from None
-        return Command(verb.upper(), rest.strip(" "))
+        return LmtpCommand(verb.upper(), rest.strip(" "))
 
     def message(self) -> tuple[bytes | None] | None:
         """Return the expected message, without the dots that were put in. None if more bytes are needed.

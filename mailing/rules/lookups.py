@@ -37,7 +37,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class LookupReply:
     """Answer to a lookup: the value, or an explanation."""
 
     status: Status
@@ -49,12 +49,12 @@ class Reply:
         return f"{self.status} {text}".encode()
 
 
-NOT_FOUND = Reply(Status.NOTFOUND)
+NOT_FOUND = LookupReply(Status.NOTFOUND)
 
 
-def temporary(why: str) -> Reply:
+def temporary(why: str) -> LookupReply:
     """Return the answer to a question that cannot be answered now."""
-    return Reply(Status.TEMP, " ".join(why.split()))
+    return LookupReply(Status.TEMP, " ".join(why.split()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +65,18 @@ class Lookup:
     key: str
 
 
-def read_lookup(content: bytes) -> Lookup | Reply:
+def read_lookup(content: bytes) -> Lookup | LookupReply:
     """Return the question in a netstring, or the answer to a malformed question."""
     try:
         name, space, key = content.decode().partition(" ")
     except UnicodeDecodeError:
-        return Reply(Status.PERM, "the request is not UTF-8")
+        return LookupReply(Status.PERM, "the request is not UTF-8")
     if not space or not key:
-        return Reply(Status.PERM, "a request is the name of a map, a space and a key")
+        return LookupReply(Status.PERM, "a request is the name of a map, a space and a key")
     try:
         return Lookup(MapName(name), key)
     except ValueError:
-        return Reply(Status.PERM, f"there is no map {name[:80]!r}; the maps are {', '.join(MapName)}")
+        return LookupReply(Status.PERM, f"there is no map {name[:80]!r}; the maps are {', '.join(MapName)}")
 
 
 def split_why(key: str) -> tuple[str, str] | None:
@@ -89,14 +89,14 @@ def split_why(key: str) -> tuple[str, str] | None:
     return None if space < 0 or not key[space + 1 :] else (key[:space], key[space + 1 :])
 
 
-def people_reply(what: GroupId, found: Resolution) -> Reply:
+def people_reply(what: GroupId, found: Resolution) -> LookupReply:
     """Return all people of a resolution as addresses with commas between. `what`: name of the group in explanations."""
     if (missing := missing_of(what, found)) is not None:
         return temporary(missing)
     addresses = ",".join(deliverable(found.processes))
     if not addresses:
         return NOT_FOUND
-    reply = Reply(Status.OK, addresses)
+    reply = LookupReply(Status.OK, addresses)
     if len(reply.encode()) > REPLY_BYTES_LIMIT:
         return temporary(
             f"{len(found.processes):,} members of {what} do not fit a lookup, which ends at {REPLY_BYTES_LIMIT:,} "
@@ -127,15 +127,15 @@ def deliverable(people: Iterable[MemberId]) -> list[str]:
     return list(found.values())
 
 
-def why_reply(check: Check, left_out: Sequence[GroupId]) -> Reply:
+def why_reply(check: Check, left_out: Sequence[GroupId]) -> LookupReply:
     """Return a person's way into a list. `left_out`: exceptions of the list that the person is in."""
     if not check.is_member:
         return NOT_FOUND
     way = " -> ".join(check.pathname)
-    return Reply(Status.OK, f"{way}; gets no mail of it, being in {shown(left_out)}" if left_out else way)
+    return LookupReply(Status.OK, f"{way}; gets no mail of it, being in {shown(left_out)}" if left_out else way)
 
 
-def failure_reply(error: ShadowtreeError) -> Reply:
+def failure_reply(error: ShadowtreeError) -> LookupReply:
     """Return the answer to a question that failed with an error."""
     return temporary(why_not(error))
 

@@ -29,7 +29,7 @@ _GAP = re.compile(r" ?([@.]) ?")
 
 
 @dataclass(frozen=True, slots=True)
-class Mailbox:
+class MailAddress:
     """One address as it is written, and the name beside it."""
 
     name: str
@@ -37,17 +37,17 @@ class Mailbox:
     address: str
 
 
-def mailboxes_in(text: str) -> list[Mailbox]:
+def mailboxes_in(text: str) -> list[MailAddress]:
     """Return the mailboxes of a field, in order. Parts without a mailbox are passed over."""
-    found = list[Mailbox]()
+    found = list[MailAddress]()
     names = list[str]()
-    for part in _Reader(text[:TEXT_LIMIT]).parts():
+    for part in _AddressScanner(text[:TEXT_LIMIT]).parts():
         mailbox = part.mailbox()
         if mailbox is None:
             # "Lee, Ann <ann@...>": the part is the start of a name.
             names += [part.text] if part.text else []
         else:
-            found.append(Mailbox(", ".join((*names, mailbox.name)) if mailbox.name else "", mailbox.address))
+            found.append(MailAddress(", ".join((*names, mailbox.name)) if mailbox.name else "", mailbox.address))
             names = []
     return found
 
@@ -66,7 +66,7 @@ class _Part:
         """Words with single spaces between. A text that is too long for a name and an address is cut."""
         return " ".join("".join(self.words).split())[:PART_LIMIT]
 
-    def mailbox(self) -> Mailbox | None:
+    def mailbox(self) -> MailAddress | None:
         """Return the only mailbox of this part. None if there is none, or several that differ."""
         words = self.text
         inner = {address for each in self.brackets if (address := _address_in(each))}
@@ -81,7 +81,7 @@ class _Part:
             name = " ".join(word for word in _WORD.findall(words) if word not in inner)
         if len(inner) != 1:
             return None
-        return Mailbox(_without_quotes(name) or " ".join(self.comments).strip(), inner.pop())
+        return MailAddress(_without_quotes(name) or " ".join(self.comments).strip(), inner.pop())
 
 
 def _address_in(text: str) -> str:
@@ -98,7 +98,7 @@ def _without_quotes(name: str) -> str:
     return " ".join(_QUOTED.sub(lambda found: re.sub(r"\\(.)", r"\1", found[0][1:-1], flags=re.S), name).split())
 
 
-class _Reader:
+class _AddressScanner:
     """Reader that passes once through a text.
 
     Look-ahead positions are computed in advance, so that no text takes long.

@@ -16,7 +16,7 @@ from mailing.rules.address_kinds import Word
 from mailing.rules.authors import shown
 from mailing.rules.deciding import DAY_SECONDS, DECISION_SECONDS, decision_token, how_to_decide
 from mailing.rules.message import ID_DIGITS
-from mailing.rules.spooled import Destination, Message, Standing
+from mailing.rules.spooled import Destination, MailMessage, Standing
 from shadowtree.vocabulary import GroupId
 
 PAUSE_S = 600
@@ -29,7 +29,7 @@ TOLD_LIMIT = 50
 class Noted:
     """A message, and its destination whose owners are told."""
 
-    message: Message
+    message: MailMessage
     destination: Destination
 
 
@@ -40,7 +40,7 @@ class Notes:
         self._waiting: dict[GroupId, dict[str, None]] = {}
         self._told_at: dict[GroupId, float] = {}
 
-    def add(self, message: Message) -> None:
+    def add(self, message: MailMessage) -> None:
         """Record the lists of a message whose owners are still to be told."""
         for each in message.destinations:
             if each.is_to_note:
@@ -58,7 +58,7 @@ class Notes:
         return found
 
 
-def without_note(message: Message, group: GroupId, date: int) -> Message:
+def without_note(message: MailMessage, group: GroupId, date: int) -> MailMessage:
     """Return the message after the owners of a list were told of it."""
     return replace(
         message, destinations=tuple(_told(each, date) if each.group == group else each for each in message.destinations)
@@ -70,7 +70,7 @@ def _told(destination: Destination, date: int) -> Destination:
     return replace(destination, is_to_note=False, asked=asked)
 
 
-def note_about(noted: Sequence[Noted], date: int, secret: bytes) -> tuple[Message, bytes]:
+def note_about(noted: Sequence[Noted], date: int, secret: bytes) -> tuple[MailMessage, bytes]:
     """Return a message to the owners of a list, and its content. All destinations in `noted` are that list.
 
     `secret`: secret of the tokens by which the owners decide.
@@ -94,7 +94,7 @@ def note_about(noted: Sequence[Noted], date: int, secret: bytes) -> tuple[Messag
 
 def owners_note(
     group: GroupId, owners: str, subject: str, lines: Iterable[str], parts: Iterable[str], date: int
-) -> tuple[Message, bytes]:
+) -> tuple[MailMessage, bytes]:
     """Return a message to the owners of a list, and its content.
 
     `parts`: texts that tell it from other notes to them.
@@ -109,7 +109,7 @@ def owners_note(
     note["Auto-Submitted"] = "auto-generated"
     note.set_content("\n".join(lines))
     destination = Destination(group, owners, is_list=False)
-    return Message(id_, "", date, (destination,), needs_smtputf8=not owners.isascii()), note.as_bytes()
+    return MailMessage(id_, "", date, (destination,), needs_smtputf8=not owners.isascii()), note.as_bytes()
 
 
 def _lines(noted: Sequence[Noted], secret: bytes, *, has_to_decide: bool) -> list[str]:

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mailing.rules.active_messages import Work
+from mailing.rules.active_messages import ActiveMessage
 from mailing.rules.admissions import Admissions
 from mailing.rules.events import (
-    Answer,
     Effect,
     ForgetDigest,
     ForgetFailing,
     Granted,
     Keep,
+    NoteWritten,
     Now,
     Save,
     Spooled,
-    Written,
+    TellSafe,
 )
-from mailing.rules.failures import Failure, Failures, digest_note
+from mailing.rules.failures import DeliveryFailure, Failures, digest_note
 from mailing.rules.giving_up import report_to_author
 from mailing.rules.in_progress import InProgress
 from mailing.rules.notes import Noted, note_about, without_note
-from mailing.rules.spooled import Chunk, Message
+from mailing.rules.spooled import Chunk, MailMessage
 from shadowtree.vocabulary import MemberId
 
 
@@ -37,9 +37,9 @@ class OwnMessages:
         self._failures = failures
         self._secret = secret
 
-    def written(self, event: Written, now: Now) -> list[Effect]:
+    def written(self, event: NoteWritten, now: Now) -> list[Effect]:
         """Start a letter, unless it was started before. It is handed over at once, but a request waits for owners."""
-        answer, id_ = Answer(event.transaction), event.message.id
+        answer, id_ = TellSafe(event.transaction), event.message.id
         known = self._in_progress.works.get(id_)
         if known is not None:
             # A letter is safe once it is written. That write may be pending, and this write follows it.
@@ -59,7 +59,9 @@ class OwnMessages:
             return [Save(work.message)]
         return [] if event.earlier is None else [Save(replace(event.earlier.message, wish=None))]
 
-    def failed(self, message: Message, chunk: Chunk, people: Iterable[tuple[MemberId, str]], now: Now) -> list[Effect]:
+    def failed(
+        self, message: MailMessage, chunk: Chunk, people: Iterable[tuple[MemberId, str]], now: Now
+    ) -> list[Effect]:
         """Record that one message did not reach some people, and start the probes that are due."""
         effects: list[Effect] = []
         for person, why in people:
@@ -67,7 +69,7 @@ class OwnMessages:
                 effects += map(Keep, self._failures.probe_failed(person, message.id, why, now.date))
                 continue
             place = message.destinations[chunk.destination]
-            failure = Failure(person, replace(place, address=place.return_address), why)
+            failure = DeliveryFailure(person, replace(place, address=place.return_address), why)
             effects += map(Keep, self._failures.failed(failure, now.date))
             probe = self._failures.probe_of(person, now.date)
             if probe is not None:
@@ -75,7 +77,7 @@ class OwnMessages:
                 effects += [*self._letter(letter, person, content), Keep(failing)]
         return effects
 
-    def gave_up(self, work: Work, now: Now) -> list[Effect]:
+    def gave_up(self, work: ActiveMessage, now: Now) -> list[Effect]:
         """Tell author and owners the servers that were given up, once all recipients are known."""
         message, lists = work.message, [each for each in work.going.values() if each.is_list]
         if not message.given_up or work.is_finding:
@@ -94,7 +96,7 @@ class OwnMessages:
         """Write the notes and digests to owners that are due."""
         return [*self._due_notes(now), *self._due_digests(now)]
 
-    def _letter(self, message: Message, person: MemberId, content: bytes) -> list[Effect]:
+    def _letter(self, message: MailMessage, person: MemberId, content: bytes) -> list[Effect]:
         """Start a letter that was not started before. It is handed over as time passes."""
         chunk = Chunk(message.id, 0, 0, (person,), (0,), is_international=not person.isascii())
         self._in_progress.open(Spooled(message, (chunk,)))
@@ -128,7 +130,7 @@ class OwnMessages:
             effects += [*self._note(*digest_note(digest, now.date)), ForgetDigest(digest.group)]
         return effects
 
-    def _note(self, message: Message, content: bytes, told: Iterable[Effect] = ()) -> list[Effect]:
+    def _note(self, message: MailMessage, content: bytes, told: Iterable[Effect] = ()) -> list[Effect]:
         """Write to owners, unless the same note was written before. `told`: effects to make durable with it."""
         if self._in_progress.is_known(message.id):
             return [*told]

@@ -30,7 +30,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Unconfirmed:
+class UnconfirmedAuthor:
     """Only the message itself names its author."""
 
     why: str
@@ -52,7 +52,7 @@ class AskWhether:
     people: tuple[MemberId, ...]
 
 
-Verdict = Permitted | Refused | Unconfirmed | Uncertain
+Verdict = Permitted | Refused | UnconfirmedAuthor | Uncertain
 
 
 def asked_recipient(attributes: Mapping[str, str]) -> str | None:
@@ -65,11 +65,11 @@ def asked_recipient(attributes: Mapping[str, str]) -> str | None:
     return unquoted(attributes.get("recipient", "")) or None
 
 
-def poster_of(settings: ListSettings, author: Author, sender: str) -> str | Unconfirmed:
+def poster_of(settings: ListSettings, author: Author, sender: str) -> str | UnconfirmedAuthor:
     """Return the address that counts for a message that has come, or the reason why no address counts."""
     if settings.post in (POST_ANYONE, POST_NOBODY) or not settings.is_authenticated:
         return sender
-    return author.address if author.is_confirmed else Unconfirmed(author.doubt)
+    return author.address if author.is_confirmed else UnconfirmedAuthor(author.doubt)
 
 
 def who_may_post(
@@ -133,7 +133,7 @@ def action_of(verdict: Verdict, recipient: str) -> bytes:
     match verdict:
         case Permitted():
             action = "DUNNO"
-        case Refused(why) | Unconfirmed(why):
+        case Refused(why) | UnconfirmedAuthor(why):
             action = f"550 5.7.1 <{recipient}>: {why}"
         case Uncertain(why):
             action = f"451 4.3.0 <{recipient}>: {why}"

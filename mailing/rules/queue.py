@@ -10,16 +10,16 @@ from mailing.rules.events import Spooled
 from mailing.rules.failures import Failing
 from mailing.rules.lookups import shown
 from mailing.rules.shares import shares_of
-from mailing.rules.spooled import FINAL_STATES, Chunk, Message, People, Standing, State
+from mailing.rules.spooled import FINAL_STATES, Chunk, MailMessage, MailState, People, Standing
 from shadowtree.vocabulary import GroupId, MemberId
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ShareProgress:
     """Part of a message that one gateway serves: this gateway, or the gateway of another server."""
 
     server: str
-    state: State
+    state: MailState
     people: int
     done: int
     attempts: int
@@ -27,7 +27,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueueEntry:
     """A message as commands show it."""
 
     id: str
@@ -35,16 +35,16 @@ class Queued:
     author: str
     accepted: int
     """Time of the first arrival, in seconds since 1970."""
-    state: State
+    state: MailState
     people: int
     """Number of people whom the lists reach, as far as they were resolved."""
     done: int
     """Number of these people for whom the mail server has taken the message."""
     bounced: int
-    shares: tuple[Share, ...]
+    shares: tuple[ShareProgress, ...]
 
 
-def queued(spooled: Spooled, state: State, *, host: str) -> Queued:
+def queued(spooled: Spooled, state: MailState, *, host: str) -> QueueEntry:
     """Return the description of a message in a state. `host`: name of this gateway."""
     message, chunks = spooled.message, spooled.chunks
     is_counted = message.state in FINAL_STATES
@@ -59,9 +59,9 @@ def queued(spooled: Spooled, state: State, *, host: str) -> Queued:
         message.post.why if message.post is not None and not message.post.is_here else "",
     )
     why = next((reason for reason in reasons if reason), "")
-    own = Share(host, _own_state(message, chunks, state), people, done, attempts, why)
+    own = ShareProgress(host, _own_state(message, chunks, state), people, done, attempts, why)
     others = _others(message)
-    return Queued(
+    return QueueEntry(
         message.id,
         tuple(each.group for each in message.destinations),
         message.wish.person if message.is_request and message.wish is not None else message.sender,
@@ -74,15 +74,15 @@ def queued(spooled: Spooled, state: State, *, host: str) -> Queued:
     )
 
 
-def _own_state(message: Message, chunks: Sequence[Chunk], state: State) -> State:
+def _own_state(message: MailMessage, chunks: Sequence[Chunk], state: MailState) -> MailState:
     """Return the state of the own share. The own share may be done while other shares wait."""
     post = message.post
-    waits_for_others = state in (State.SENDING, State.WAITING) and post is not None and not post.is_settled
+    waits_for_others = state in (MailState.SENDING, MailState.WAITING) and post is not None and not post.is_settled
     is_done = post is not None and (post.is_here or not message.own_people) and message.revision and not message.missing
-    return State.DONE if waits_for_others and is_done and not any(chunk.waiting for chunk in chunks) else state
+    return MailState.DONE if waits_for_others and is_done and not any(chunk.waiting for chunk in chunks) else state
 
 
-def _others(message: Message) -> tuple[Share, ...]:
+def _others(message: MailMessage) -> tuple[ShareProgress, ...]:
     """Return a share for each other server, by name. A gateway that has its share is alone responsible for it."""
     post = message.post
     if post is None:
@@ -94,19 +94,19 @@ def _others(message: Message) -> tuple[Share, ...]:
     for server, count in sorted(people.items()):
         if server in post.lost:
             is_dropped = server in message.dropped_for
-            state = State.DROPPED
+            state = MailState.DROPPED
             why = "waited for no longer" if is_dropped else "it did not come within the time, or is gone for good"
         elif server in post.away or not (post.is_settled or post.is_spread or message.is_dropped):
-            state = State.WAITING if server in post.away or post.why else State.SENDING
+            state = MailState.WAITING if server in post.away or post.why else MailState.SENDING
             why = "out of reach: it gets its share when it is back" if server in post.away else post.why
         else:
-            state, why = State.DONE, ""
-        found.append(Share(server, state, count, count if state is State.DONE else 0, post.attempts, why))
+            state, why = MailState.DONE, ""
+        found.append(ShareProgress(server, state, count, count if state is MailState.DONE else 0, post.attempts, why))
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class MessageFate:
     """Result of a message for one person, and the way to it."""
 
     address: MemberId
@@ -129,7 +129,7 @@ class Reached:
     """Reason why the message did not reach the person, or why there is no pathname. Empty if both are told."""
 
 
-def reached(spooled: Spooled, person: MemberId, *, host: str) -> tuple[Reached, int | None]:
+def reached(spooled: Spooled, person: MemberId, *, host: str) -> tuple[MessageFate, int | None]:
     """Return the ledger's result for a person, still without a pathname, and the destination that reaches the person.
 
     `host`: name of this gateway.
@@ -140,7 +140,7 @@ def reached(spooled: Spooled, person: MemberId, *, host: str) -> tuple[Reached, 
         chunk = next(each for each in spooled.chunks if each.number == place[0])
         index, destination = place[1], message.destinations[chunk.destination]
         why = _why_not_reached(chunk, index)
-        found = Reached(
+        found = MessageFate(
             chunk.people[index],
             not why,
             destination.group if destination.is_list else None,
@@ -157,10 +157,10 @@ def reached(spooled: Spooled, person: MemberId, *, host: str) -> tuple[Reached, 
         "" if message.state in FINAL_STATES or message.revision else "who is in its lists is not known yet",
     )
     why = next((reason for reason in reasons if reason), "")
-    return Reached(person, False, None, (), None, "", 0, why), None
+    return MessageFate(person, False, None, (), None, "", 0, why), None
 
 
-def served_elsewhere(found: Reached, server: str) -> Reached:
+def served_elsewhere(found: MessageFate, server: str) -> MessageFate:
     """Return the result for a person of a server whose gateway has a share of the message."""
     return replace(found, gateway=server, why=f"the gateway at {server} serves its people, and knows")
 
@@ -244,11 +244,11 @@ class Stats:
     """Messages that came since the start, by the confirmation of their author."""
 
 
-def held_by_nobody(message: Message) -> list[GroupId]:
+def held_by_nobody(message: MailMessage) -> list[GroupId]:
     """Return the lists that hold a message and have no owners to be told."""
     if message.state in FINAL_STATES:
         return []
     return [each.group for each in message.destinations if each.standing is Standing.HELD and not each.owners]
 
 
-UNFINISHED_STATES = tuple(state for state in State if state not in FINAL_STATES)
+UNFINISHED_STATES = tuple(state for state in MailState if state not in FINAL_STATES)

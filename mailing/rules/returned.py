@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from mailing.rules.list_headers import list_id
 from mailing.rules.message import ID_DIGITS, Content
-from mailing.rules.spooled import Message, Standing
+from mailing.rules.spooled import MailMessage, Standing
 from shadowtree.vocabulary import GroupId
 
 ADDRESSES_LIMIT = 50
@@ -57,7 +57,7 @@ def likeness_of(content: Content) -> str:
 class Distributed:
     """Messages that lists have distributed lately, by the likeness that changed copies keep."""
 
-    def __init__(self, messages: Iterable[Message] = ()) -> None:
+    def __init__(self, messages: Iterable[MailMessage] = ()) -> None:
         self._alike: dict[str, dict[str, frozenset[GroupId]]] = {}
         """Lists by likeness and id."""
         self._likeness: dict[str, str] = {}
@@ -65,7 +65,7 @@ class Distributed:
         for message in messages:
             self.follow(message)
 
-    def follow(self, message: Message) -> None:
+    def follow(self, message: MailMessage) -> None:
         """Record a message in its current state."""
         if message.likeness:
             self._alike.setdefault(message.likeness, {})[message.id] = lists_that_took(message)
@@ -85,6 +85,6 @@ class Distributed:
         return frozenset(id_ for id_, groups in self._alike.get(likeness, {}).items() if group in groups)
 
 
-def lists_that_took(message: Message) -> frozenset[GroupId]:
+def lists_that_took(message: MailMessage) -> frozenset[GroupId]:
     """Return the lists that have let a message go to their people."""
     return frozenset(each.group for each in message.destinations if each.is_list and each.standing is Standing.GOES)

@@ -20,7 +20,7 @@ import msgspec
 
 from mailing.rules.addresses import UndeliverableError, quoted, unquoted
 from mailing.rules.message import ID_DIGITS, MalformedError, read_content
-from mailing.rules.spooled import Destination, Origin, OtherShare, PostState
+from mailing.rules.spooled import Destination, ListOrigin, OtherShare, PostState
 from mailing.rules.tokens import mac_of
 from namegraph import InvalidNameError, parse_name
 from shadowtree.vocabulary import GroupId, MemberId, SubnetName
@@ -58,7 +58,7 @@ class SharedList:
     excluding: tuple[GroupId, ...]
     skips_addressed: bool
     rewrites_from: bool
-    origin: Origin
+    origin: ListOrigin
 
     def destination(self, host: str) -> Destination:
         """Return the destination for a gateway that did not take the message.

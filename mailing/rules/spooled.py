@@ -18,7 +18,7 @@ class Standing(StrEnum):
     DROPPED = "dropped"
 
 
-class State(StrEnum):
+class MailState(StrEnum):
     """Progress of a message, as the command line shows it."""
 
     HELD = "held"
@@ -29,12 +29,12 @@ class State(StrEnum):
     DROPPED = "dropped"
 
 
-FINAL_STATES = frozenset((State.DONE, State.DROPPED))
+FINAL_STATES = frozenset((MailState.DONE, MailState.DROPPED))
 """States in which a message stays, unless it comes again for other lists."""
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ListOrigin:
     """Facts about a list from the gateway that took the message. Other gateways do not know the list."""
 
     host: str
@@ -120,7 +120,7 @@ class Destination:
     """
     goes_by_shares: bool = False
     """True if the gateways of other organisations hand the message to their own people."""
-    origin: Origin | None = None
+    origin: ListOrigin | None = None
     """Facts about a list of another gateway, which took the message. The list's people come with shares.
 
     None if this gateway took the message.
@@ -162,7 +162,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MailMessage:
     """One message, however often it comes."""
 
     id: str
@@ -184,7 +184,7 @@ class Message:
     """True if the message came with SMTPUTF8, and needs SMTPUTF8 to go on."""
     is_dropped: bool = False
     """True if no further person is to get the message."""
-    state: State = State.RESOLVING
+    state: MailState = MailState.RESOLVING
     """State once the message is final, `RESOLVING` until then. The chunks show the progress meanwhile."""
     ended: int = 0
     """Time at which the message became final, in seconds since 1970."""
@@ -237,7 +237,7 @@ class Message:
         return bool(self.destinations) and all(each.origin is not None for each in self.destinations)
 
     @property
-    def without_own_share(self) -> Message:
+    def without_own_share(self) -> MailMessage:
         """The message without the wait for its own share."""
         assert self.post is not None, "there are shares"
         return replace(self, post=replace(self.post, why="this gateway's own share named nobody"))

@@ -14,8 +14,8 @@ from mailing.rules.addresses import is_deliverable, mailbox_of, name_of
 from mailing.rules.authors import Author
 from mailing.rules.commands import (
     DECISIONS,
-    Asked,
     Command,
+    CommandRequest,
     Deed,
     Question,
     confirmed_wish,
@@ -25,8 +25,8 @@ from mailing.rules.commands import (
     speaks_for_author,
     token_for,
 )
-from mailing.rules.events import Written
-from mailing.rules.intake import FULL, NOT_ANSWERED, SAFE, Reply
+from mailing.rules.events import NoteWritten
+from mailing.rules.intake import FULL, NOT_ANSWERED, SAFE, RecipientReply
 from mailing.rules.joining import PENDING_LIMIT, request_of
 from mailing.rules.letters import (
     LETTERS_TO_DECIDER,
@@ -48,7 +48,7 @@ from mailing.rules.return_path import bounce_place
 from mailing.rules.spooled import Wish
 from mailing.shell.deciding import Deciding
 from mailing.shell.log import say
-from mailing.shell.membership_changes import Deeds
+from mailing.shell.membership_changes import MembershipChanges
 from mailing.shell.membership_paths import WaysUnknownError, ways_to
 from mailing.shell.names import Names
 from mailing.shell.spooling import Spooling, read_clocks
@@ -60,7 +60,9 @@ from shadowtree.vocabulary import GroupId, MemberId
 class Commands:
     """All commands by mail. `lists` may be replaced at any time."""
 
-    def __init__(self, names: Names, lists: Lists, spooling: Spooling, deeds: Deeds, deciding: Deciding) -> None:
+    def __init__(
+        self, names: Names, lists: Lists, spooling: Spooling, deeds: MembershipChanges, deciding: Deciding
+    ) -> None:
         self._names = names
         self.lists = lists
         self._spooling = spooling
@@ -71,7 +73,7 @@ class Commands:
         self._confirming = asyncio.Lock()
         """Lock that orders confirmations, because a token counts once."""
 
-    async def carry_out(self, command: Command, author: Author, content: Content) -> Reply:
+    async def carry_out(self, command: Command, author: Author, content: Content) -> RecipientReply:
         """Carry out the request of a message. Return the reply once that is done and the answer is durable."""
         person = self._person(author)
         if person is None:
@@ -91,21 +93,21 @@ class Commands:
             limits.give_back(person)
         return reply
 
-    async def _reply(self, mail: _Mail, author: Author, question: Question) -> Reply:
+    async def _reply(self, mail: _Mail, author: Author, question: Question) -> RecipientReply:
         try:
             match question.asked:
-                case Asked.APPROVE | Asked.REJECT:
+                case CommandRequest.APPROVE | CommandRequest.REJECT:
                     return await self._decide(mail, question)
-                case Asked.CONFIRM:
+                case CommandRequest.CONFIRM:
                     return await self._confirm(mail, author, question.token)
-                case Asked.LEAVE | Asked.JOIN:
+                case CommandRequest.LEAVE | CommandRequest.JOIN:
                     is_certain = speaks_for_author(mail.content, author, mail.command, read_clocks().date)
-                    wish = Wish(question.asked is Asked.JOIN, mail.command.group, mail.person)
+                    wish = Wish(question.asked is CommandRequest.JOIN, mail.command.group, mail.person)
                     return await self._wish(mail, wish, is_certain=is_certain)
-                case Asked.WHY | Asked.HELP:
-                    return await self._tell(mail, is_why=question.asked is Asked.WHY)
+                case CommandRequest.WHY | CommandRequest.HELP:
+                    return await self._tell(mail, is_why=question.asked is CommandRequest.WHY)
         except ShadowtreeError as error:
-            return Reply("451 4.3.0", why_not(error))
+            return RecipientReply("451 4.3.0", why_not(error))
         except SpoolError:
             return FULL
 
@@ -159,17 +161,17 @@ class Commands:
             return Deed.IS_ASKED
         if len(pending) >= PENDING_LIMIT:
             return Deed.IS_FULL
-        reply = await self._spooling.write(Written(request, person, b""))
+        reply = await self._spooling.write(NoteWritten(request, person, b""))
         return Deed.ASK if reply.is_good else None
 
-    async def _decide(self, mail: _Mail, question: Question) -> Reply:
-        approves = question.asked is Asked.APPROVE
+    async def _decide(self, mail: _Mail, question: Question) -> RecipientReply:
+        approves = question.asked is CommandRequest.APPROVE
         found = await self._deciding.by_token(question.token, mail.command.group, approves=approves)
         if found is None or not mail.may_be_answered:
             return NOT_ANSWERED
         return await self._write(mail, decision_of(mail.command, *found), mail.answer_id)
 
-    async def _wish(self, mail: _Mail, wish: Wish, *, is_certain: bool) -> Reply:
+    async def _wish(self, mail: _Mail, wish: Wish, *, is_certain: bool) -> RecipientReply:
         if not (mail.may_be_answered or is_certain):
             return NOT_ANSWERED
         if not is_certain:
@@ -179,7 +181,7 @@ class Commands:
                 return await self._write(mail, confirmation_of(mail.command, wish, token), letter_id(token))
         return await self._write_outcome(mail, await self._done(mail, wish))
 
-    async def _confirm(self, mail: _Mail, author: Author, token: str) -> Reply:
+    async def _confirm(self, mail: _Mail, author: Author, token: str) -> RecipientReply:
         async with self._confirming:
             id_ = letter_id(token)
             letter = await self._spooling.letter(id_)
@@ -194,7 +196,7 @@ class Commands:
             await self._spooling.grant(id_)
         return await self._write_outcome(mail, deed)
 
-    async def _tell(self, mail: _Mail, *, is_why: bool) -> Reply:
+    async def _tell(self, mail: _Mail, *, is_why: bool) -> RecipientReply:
         if not mail.may_be_answered:
             return NOT_ANSWERED
         group = mail.command.group
@@ -217,7 +219,7 @@ class Commands:
     def _has_owners(self, group: GroupId) -> bool:
         return owners_of(group, self.lists, self._names.index) is not None
 
-    async def _write_outcome(self, mail: _Mail, deed: Deed | None) -> Reply:
+    async def _write_outcome(self, mail: _Mail, deed: Deed | None) -> RecipientReply:
         if deed is None:
             return FULL
         if not mail.may_be_answered:
@@ -225,11 +227,11 @@ class Commands:
         letter = outcome_of(mail.command, mail.person, deed, has_owners=self._has_owners(mail.command.group))
         return await self._write(mail, letter, mail.answer_id)
 
-    async def _write(self, mail: _Mail, letter: Letter, id_: str) -> Reply:
+    async def _write(self, mail: _Mail, letter: Letter, id_: str) -> RecipientReply:
         date = read_clocks().date
         content = written(letter, mail.command, mail.person, mail.content, id_, date)
         message = letter_message(letter, mail.command, mail.person, id_, date)
-        return await self._spooling.write(Written(message, mail.person, content))
+        return await self._spooling.write(NoteWritten(message, mail.person, content))
 
 
 class _Mail:

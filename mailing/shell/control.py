@@ -20,10 +20,10 @@ import msgspec
 
 from mailing.rules.addresses import is_same_person, unquoted
 from mailing.rules.events import Cleared, Dropped, Retried
-from mailing.rules.queue import Queued, Reached, Stats, Suppressed, queued, suppressed
-from mailing.rules.spooled import State
+from mailing.rules.queue import MessageFate, QueueEntry, Stats, Suppressed, queued, suppressed
+from mailing.rules.spooled import MailState
 from mailing.shell.deciding import Deciding
-from mailing.shell.delivery_report import Seeing
+from mailing.shell.delivery_report import DeliveryReport
 from mailing.shell.log import say
 from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError
@@ -53,11 +53,11 @@ class Request(msgspec.Struct, frozen=True):
     """Server that `drop` stops waiting for. Empty to drop the whole message."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ControlAnswer(msgspec.Struct, frozen=True):
     """Answer to a command: the result, or an error."""
 
-    messages: tuple[Queued, ...] = ()
-    reached: Reached | None = None
+    messages: tuple[QueueEntry, ...] = ()
+    reached: MessageFate | None = None
     """Result of `why`."""
     suppressed: tuple[Suppressed, ...] = ()
     """Result of `suppressed` and `clear`."""
@@ -69,7 +69,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Control:
     """The gateway's end of the control socket."""
 
-    def __init__(self, spooling: Spooling, seeing: Seeing, deciding: Deciding, *, host: str) -> None:
+    def __init__(self, spooling: Spooling, seeing: DeliveryReport, deciding: Deciding, *, host: str) -> None:
         self._spooling = spooling
         self._seeing = seeing
         self._deciding = deciding
@@ -91,19 +91,19 @@ class Control:
         finally:
             writer.close()
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> ControlAnswer:
         try:
             if request.word == "clear":
                 return await self._clear(unquoted(request.address))
             if request.word == "stats":
-                return Answer(stats=self._spooling.stats())
+                return ControlAnswer(stats=self._spooling.stats())
             if request.word == "suppressed":
-                return Answer(suppressed=tuple(map(suppressed, self._spooling.suppressed())))
+                return ControlAnswer(suppressed=tuple(map(suppressed, self._spooling.suppressed())))
             if request.id is None:
                 return self._all(request.word)
             if request.word == "why":
                 found = await self._seeing.why(request.id, request.address)
-                return Answer(reached=found) if found is not None else _no_message(request.id)
+                return ControlAnswer(reached=found) if found is not None else _no_message(request.id)
             state = self._state(request.id)
             if request.word == "queue":
                 return await self._one(request.id)
@@ -116,38 +116,44 @@ class Control:
             await self._spooling.tell_durably(_EVENTS[request.word](request.id))
             return self._told(request.word, await self._one(request.id))
         except SpoolError as error:
-            return Answer(error=str(error))
+            return ControlAnswer(error=str(error))
 
-    async def _not_open(self, request: Request) -> Answer:
+    async def _not_open(self, request: Request) -> ControlAnswer:
         """Return the reason why nothing can be done about a message."""
         assert request.id is not None, "it was asked about one message"
         spooled = await self._spooling.spooled(request.id)
         if spooled is None:
             if request.word in ("approve", "reject"):
-                return Answer(error=f"no message {request.id} is held; `shadowtree mail held` lists those that are")
-            return Answer(error=f"there is no message {request.id}; `shadowtree mail queue` lists those under way")
+                return ControlAnswer(
+                    error=f"no message {request.id} is held; `shadowtree mail held` lists those that are"
+                )
+            return ControlAnswer(
+                error=f"there is no message {request.id}; `shadowtree mail queue` lists those under way"
+            )
         is_decision = request.word in ("approve", "reject")
         why = "nothing of it is held" if is_decision else "nothing of it waits"
-        return Answer(error=f"the message {request.id} is {spooled.message.state}: {why}")
+        return ControlAnswer(error=f"the message {request.id} is {spooled.message.state}: {why}")
 
-    async def _decide(self, id_: str, word: Word) -> Answer:
+    async def _decide(self, id_: str, word: Word) -> ControlAnswer:
         if not self._is_held(id_):
-            return Answer(error=f"nothing of the message {id_} is held; `shadowtree mail held` lists what is")
+            return ControlAnswer(error=f"nothing of the message {id_} is held; `shadowtree mail held` lists what is")
         spooled = await self._spooling.spooled(id_)
         assert spooled is not None, "it is held"
         await self._deciding.by_command(spooled.message, approves=word == "approve")
         return self._told(word, await self._one(id_))
 
-    async def _drop_for(self, id_: str, server: str) -> Answer:
+    async def _drop_for(self, id_: str, server: str) -> ControlAnswer:
         spooled = await self._spooling.spooled(id_)
         waits_for = () if spooled is None else spooled.message.waits_for
         if server not in waits_for:
-            return Answer(error=f"the message {id_} waits for {', '.join(waits_for) or 'no server'}, not for {server}")
+            return ControlAnswer(
+                error=f"the message {id_} waits for {', '.join(waits_for) or 'no server'}, not for {server}"
+            )
         await self._spooling.tell_durably(Dropped(id_, server))
         return self._told("drop", await self._one(id_))
 
-    def _all(self, word: Word) -> Answer:
-        return Answer(
+    def _all(self, word: Word) -> ControlAnswer:
+        return ControlAnswer(
             tuple(
                 queued(spooled, state, host=self._host)
                 for spooled, state in self._spooling.unfinished()
@@ -156,28 +162,28 @@ class Control:
         )
 
     @staticmethod
-    def _told(word: Word, answer: Answer) -> Answer:
+    def _told(word: Word, answer: ControlAnswer) -> ControlAnswer:
         for message in answer.messages:
             lists = ", ".join(message.lists)
             said = f"{message.id}: {word} by command, for {lists}"
             say(logging.INFO, "decided_by_command", said, id=message.id, lists=lists, command=word)
         return answer
 
-    async def _one(self, id_: str) -> Answer:
+    async def _one(self, id_: str) -> ControlAnswer:
         spooled = await self._spooling.spooled(id_)
         if spooled is None:
             return _no_message(id_)
-        return Answer((queued(spooled, self._state(id_) or spooled.message.state, host=self._host),))
+        return ControlAnswer((queued(spooled, self._state(id_) or spooled.message.state, host=self._host),))
 
-    async def _clear(self, person: MemberId) -> Answer:
+    async def _clear(self, person: MemberId) -> ControlAnswer:
         found = next((each for each in self._spooling.suppressed() if is_same_person(each.person, person)), None)
         if found is None:
-            return Answer(error=f"{person} is not suppressed")
+            return ControlAnswer(error=f"{person} is not suppressed")
         await self._spooling.tell_durably(Cleared(found.person))
         say(logging.INFO, "cleared", f"{found.person}: sent to again", person=found.person)
-        return Answer(suppressed=(suppressed(found),))
+        return ControlAnswer(suppressed=(suppressed(found),))
 
-    def _state(self, id_: str) -> State | None:
+    def _state(self, id_: str) -> MailState | None:
         return next((state for each, state in self._spooling.unfinished() if each.message.id == id_), None)
 
     def _is_held(self, id_: str) -> bool:
@@ -200,8 +206,8 @@ async def listen_at(
         os.umask(mask)
 
 
-def _no_message(id_: str) -> Answer:
-    return Answer(error=f"there is no message {id_}")
+def _no_message(id_: str) -> ControlAnswer:
+    return ControlAnswer(error=f"there is no message {id_}")
 
 
 def _shortest(path: Path) -> str:
@@ -227,7 +233,7 @@ async def ask(
     *,
     patience: float = 0.0,
     on_wait: Callable[[ControlError], None] = lambda _: None,
-) -> Answer:
+) -> ControlAnswer:
     """Ask the running gateway, and return its answer. Raises `ControlError`.
 
     `patience`: seconds to wait for a gateway that is starting. `on_wait`: called with the reason of each wait.
@@ -246,7 +252,7 @@ async def ask(
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             writer.write(msgspec.json.encode(request) + b"\n")
-            answer = msgspec.json.decode(await reader.readline(), type=Answer)
+            answer = msgspec.json.decode(await reader.readline(), type=ControlAnswer)
     except (OSError, TimeoutError, ValueError) as error:
         raise _not_reached(path, error) from None
     finally:

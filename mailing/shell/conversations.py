@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar, cast
 
-from mailing.rules.framing import FramingError, Reader
+from mailing.rules.framing import FrameReader, FramingError
 from mailing.shell.log import Repeated
 
 CONNECTIONS_LIMIT = 2_000
@@ -37,13 +37,13 @@ def why_not_listening(error: OSError) -> str:
     return os.strerror(number) if number > 0 else str(error.strerror or error)
 
 
-class Listener(Generic[Request]):
+class PortListener(Generic[Request]):
     """All connections of one port."""
 
     def __init__(
         self,
         name: str,
-        make_reader: Callable[[], Reader[Request]],
+        make_reader: Callable[[], FrameReader[Request]],
         answer: Callable[[Request], bytes | Awaitable[bytes]],
         repeated: Repeated,
     ) -> None:
@@ -106,7 +106,7 @@ class Listener(Generic[Request]):
 class Conversation(asyncio.Protocol, Generic[Request]):
     """One connection."""
 
-    def __init__(self, listener: Listener[Request]) -> None:
+    def __init__(self, listener: PortListener[Request]) -> None:
         self._listener = listener
         self._reader = listener.make_reader()
         self._unread: deque[Request] = deque()

@@ -8,9 +8,9 @@ from mailing.rules.commands import Deed
 from mailing.rules.deciding import Outcome, outcome_of_decision
 from mailing.rules.events import Admit, Admitted, Approved, NotAdmitted, Rejected
 from mailing.rules.lookups import why_not
-from mailing.rules.spooled import Message
+from mailing.rules.spooled import MailMessage
 from mailing.shell.log import say
-from mailing.shell.membership_changes import Deeds
+from mailing.shell.membership_changes import MembershipChanges
 from mailing.shell.spooling import Spooling, read_clocks
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.vocabulary import GroupId
@@ -21,11 +21,11 @@ REFUSED = "the name service does not allow it"
 class Deciding:
     """All decisions. Calls raise `SpoolError`."""
 
-    def __init__(self, deeds: Deeds, spooling: Spooling) -> None:
+    def __init__(self, deeds: MembershipChanges, spooling: Spooling) -> None:
         self._deeds = deeds
         self._spooling = spooling
 
-    async def by_token(self, token: str, group: GroupId, *, approves: bool) -> tuple[Message, Outcome] | None:
+    async def by_token(self, token: str, group: GroupId, *, approves: bool) -> tuple[MailMessage, Outcome] | None:
         """Return the message that a token of a list decides about, and the outcome.
 
         None if it is no token of that list.
@@ -42,11 +42,11 @@ class Deciding:
         say(logging.INFO, "decided", said, id=message.id, list=group, outcome=str(outcome))
         return message, outcome
 
-    async def by_command(self, message: Message, *, approves: bool) -> None:
+    async def by_command(self, message: MailMessage, *, approves: bool) -> None:
         """Decide for all lists that hold a message."""
         await self._decide(message, None, approves=approves)
 
-    async def _decide(self, message: Message, group: GroupId | None, *, approves: bool) -> None:
+    async def _decide(self, message: MailMessage, group: GroupId | None, *, approves: bool) -> None:
         await self._spooling.tell_durably((Approved if approves else Rejected)(message.id, group))
 
     async def admit(self, effect: Admit) -> None:

@@ -9,20 +9,20 @@ from mailing.rules.addresses import name_of, unquoted
 from mailing.rules.lists import MUTED, Lists, beside, target_of
 from mailing.rules.lookups import why_not
 from mailing.rules.posting import people_of_sender
-from mailing.rules.queue import ListMembership, Reached, reached, served_elsewhere, why_left_out
+from mailing.rules.queue import ListMembership, MessageFate, reached, served_elsewhere, why_left_out
 from mailing.rules.spooled import Destination, Standing
 from mailing.shell.names import Names
-from mailing.shell.peer_gateways import Others
+from mailing.shell.peer_gateways import PeerGateways
 from mailing.shell.people import spelled, spelled_in
 from mailing.shell.spooling import Spooling
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.vocabulary import GroupId, MemberId
 
 
-class Seeing:
+class DeliveryReport:
     """Reports on all messages. `lists` may be replaced at any time."""
 
-    def __init__(self, names: Names, lists: Lists, others: Others, spooling: Spooling, *, host: str) -> None:
+    def __init__(self, names: Names, lists: Lists, others: PeerGateways, spooling: Spooling, *, host: str) -> None:
         """`host`: name of this gateway."""
         self._names = names
         self._others = others
@@ -30,7 +30,7 @@ class Seeing:
         self._spooling = spooling
         self._host = host
 
-    async def why(self, id_: str, address: str) -> Reached | None:
+    async def why(self, id_: str, address: str) -> MessageFate | None:
         """Return the result of a message for a person. None if there is no such message. Raises `SpoolError`."""
         spooled = await self._spooling.spooled(id_)
         if spooled is None:
@@ -52,7 +52,7 @@ class Seeing:
         except ShadowtreeError as error:
             return replace(found, why=found.why or f"the way in cannot be told now: {why_not(error)}")
 
-    async def _with_way(self, found: Reached, destination: Destination) -> Reached:
+    async def _with_way(self, found: MessageFate, destination: Destination) -> MessageFate:
         group: GroupId | None = destination.group
         if not destination.is_list:
             owners = owners_of(destination.group, self.lists, self._names.index)

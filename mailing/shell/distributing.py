@@ -15,17 +15,17 @@ from mailing.rules.queue import Stats
 from mailing.shell.clicks import Clicks
 from mailing.shell.commands import Commands
 from mailing.shell.control import Control
-from mailing.shell.conversations import Listener, why_not_listening
+from mailing.shell.conversations import PortListener, why_not_listening
 from mailing.shell.deciding import Deciding
-from mailing.shell.delivery_report import Seeing
+from mailing.shell.delivery_report import DeliveryReport
 from mailing.shell.handover import HandingOver
 from mailing.shell.intake import MessageIntake
 from mailing.shell.lmtp import LmtpListener
 from mailing.shell.log import Repeated, say
-from mailing.shell.membership_changes import Deeds
+from mailing.shell.membership_changes import MembershipChanges
 from mailing.shell.names import Names
 from mailing.shell.other_bounces import detector
-from mailing.shell.peer_gateways import Others
+from mailing.shell.peer_gateways import PeerGateways
 from mailing.shell.resolving import Resolving
 from mailing.shell.sealing import Sealing
 from mailing.shell.sharing import Sharing
@@ -34,7 +34,7 @@ from mailing.spool.store import SpoolError, open_spool
 from shadowtree.vocabulary import MemberId
 
 
-class StartError(Exception):
+class GatewayStartError(Exception):
     """The gateway cannot start. The message is one line."""
 
 
@@ -42,17 +42,17 @@ class Distributing:
     """The part of a gateway that distributes messages."""
 
     def __init__(self, settings: DistributionSettings, names: Names, lists: Lists, repeated: Repeated) -> None:
-        """Open the spool, and assemble the parts. Raises `StartError`."""
+        """Open the spool, and assemble the parts. Raises `GatewayStartError`."""
         host = min(lists.subnets)
         try:
             spool = open_spool(settings.database)
         except SpoolError as error:
-            raise StartError(str(error)) from None
+            raise GatewayStartError(str(error)) from None
         try:
             found = spool.find()
         except SpoolError as error:
             spool.close()
-            raise StartError(str(error)) from None
+            raise GatewayStartError(str(error)) from None
         for caution in spool.cautions:
             say(logging.WARNING, "database_caution", f"database: {caution}")
         under_way, done = len(found.unfinished), len(found.finished)
@@ -60,7 +60,7 @@ class Distributing:
         say(logging.INFO, "spool", said, under_way=under_way, done=done)
         self._settings = settings
         self._spooling = Spooling(spool, found)
-        deeds = Deeds(names)
+        deeds = MembershipChanges(names)
         deciding = Deciding(deeds, self._spooling)
         self._commands = Commands(names, lists, self._spooling, deeds, deciding)
         self._intake = MessageIntake(
@@ -72,7 +72,7 @@ class Distributing:
             detects=detector(),
             host=host,
         )
-        others = Others(names)
+        others = PeerGateways(names)
         self._resolving = Resolving(names, lists, others, self._spooling.tell)
         self._sealing = Sealing(self._spooling.seals, _signing_key(settings))
         self._handing = HandingOver(
@@ -84,29 +84,29 @@ class Distributing:
         self._spooling.admit = deciding.admit
         self._spooling.hand_over = self._handing.hand_over
         self.listener = LmtpListener(self._intake, host, repeated)
-        self.clicks = Listener("click", HttpReader, Clicks(self._commands, self._spooling.secret).answer, repeated)
-        self._seeing = Seeing(names, lists, others, self._spooling, host=host)
+        self.clicks = PortListener("click", HttpReader, Clicks(self._commands, self._spooling.secret).answer, repeated)
+        self._seeing = DeliveryReport(names, lists, others, self._spooling, host=host)
         self._control = Control(self._spooling, self._seeing, deciding, host=host)
         self._control_server: asyncio.Server | None = None
         self._warning: asyncio.Task[None] | None = None
         """Check of the published key, after settings were read again. None before that."""
 
     async def listen(self) -> int:
-        """Take messages and commands, and return the port for messages. Raises `StartError`."""
+        """Take messages and commands, and return the port for messages. Raises `GatewayStartError`."""
         host, _, port = self._settings.lmtp_listen.rpartition(":")
         try:
             found = await self.listener.listen(host.removeprefix("[").removesuffix("]"), int(port))
         except OSError as error:
             why = why_not_listening(error)
-            raise StartError(f"cannot listen on {self._settings.lmtp_listen}: {why} (lmtp_listen)") from None
+            raise GatewayStartError(f"cannot listen on {self._settings.lmtp_listen}: {why} (lmtp_listen)") from None
         try:
             self._control_server = await self._control.listen(self._settings.control)
         except OSError as error:
-            raise StartError(f"cannot listen on {self._settings.control}: {error.strerror or error}") from None
+            raise GatewayStartError(f"cannot listen on {self._settings.control}: {error.strerror or error}") from None
         return found
 
     async def listen_for_clicks(self) -> str | None:
-        """Take clicks, and return the address. None if no clicks are wanted. Raises `StartError`."""
+        """Take clicks, and return the address. None if no clicks are wanted. Raises `GatewayStartError`."""
         address = self._settings.click_listen
         if address is None:
             return None
@@ -114,7 +114,7 @@ class Distributing:
         try:
             return f"{host}:{await self.clicks.listen(host.removeprefix('[').removesuffix(']'), int(port))}"
         except OSError as error:
-            raise StartError(f"cannot listen on {address}: {why_not_listening(error)} (click_listen)") from None
+            raise GatewayStartError(f"cannot listen on {address}: {why_not_listening(error)} (click_listen)") from None
 
     def stats(self) -> Stats:
         """Return the state of the gateway, and its counts since the start."""
@@ -147,7 +147,7 @@ class Distributing:
         self._seeing.lists = self._sharing.lists = lists
 
     async def run(self) -> None:
-        """Distribute for ever. Raises `StartError` if another gateway used the database meanwhile."""
+        """Distribute for ever. Raises `GatewayStartError` if another gateway used the database meanwhile."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._spooling.run())
@@ -155,7 +155,7 @@ class Distributing:
                 group.create_task(self._sharing.run())
                 group.create_task(self._sealing.warn_unless_published())
         except* SpoolError as errors:
-            raise StartError(str(_first(errors))) from None
+            raise GatewayStartError(str(_first(errors))) from None
 
     async def end(self, seconds: float) -> None:
         """Take no more messages, and wait `seconds` for messages that are being accepted or handed over."""

@@ -19,15 +19,15 @@ from typing import Any
 from mailing.config.settings import MailSettings, SettingsError
 from mailing.rules.confirmation import nobody_confirms, who_confirms
 from mailing.rules.framing import NetstringReader, PolicyReader
-from mailing.shell.conversations import CONNECTIONS_LIMIT, Listener, why_not_listening
-from mailing.shell.distributing import Distributing, StartError
+from mailing.shell.conversations import CONNECTIONS_LIMIT, PortListener, why_not_listening
+from mailing.shell.distributing import Distributing, GatewayStartError
 from mailing.shell.log import Repeated, say, written_log
 from mailing.shell.lookups import Lookups
 from mailing.shell.names import Names
 from mailing.shell.posting import Posting
 from mailing.shell.spooling import read_clocks
 from mailing.spool.engines import shown_database
-from nameserver.telemetry.log_lines import Log
+from nameserver.telemetry.log_lines import ProcessLog
 from shadowtree.aio import Client
 
 NO_METRICS = (
@@ -44,7 +44,7 @@ OPEN_FILES = 2 * CONNECTIONS_LIMIT + 200
 
 
 def run(settings: MailSettings, reload: Callable[[], MailSettings]) -> int:
-    """Serve until SIGTERM or SIGINT, and return the exit status. Raises `StartError`.
+    """Serve until SIGTERM or SIGINT, and return the exit status. Raises `GatewayStartError`.
 
     `reload`: reads the settings again, at SIGHUP, or raises `SettingsError`. Only the settings of lists and of the log,
     and the key of seals, take effect.
@@ -60,7 +60,7 @@ def run(settings: MailSettings, reload: Callable[[], MailSettings]) -> int:
 
 
 async def serve(
-    settings: MailSettings, *, announce: Callable[[str], None], reload: Callable[[], MailSettings], log: Log
+    settings: MailSettings, *, announce: Callable[[str], None], reload: Callable[[], MailSettings], log: ProcessLog
 ) -> int:
     """Serve as `run` does, inside a running event loop. `announce`: takes the line with the served addresses."""
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -72,8 +72,8 @@ async def serve(
             Lookups(names, settings.lists),
             Posting(names, settings.lists, is_looked_at_again=settings.distribution is not None),
         )
-        maps = Listener("maps", NetstringReader, lookups.answer, repeated)
-        policy = Listener("policy", PolicyReader, posting.answer, repeated)
+        maps = PortListener("maps", NetstringReader, lookups.answer, repeated)
+        policy = PortListener("policy", PolicyReader, posting.answer, repeated)
         distributing = (
             None
             if settings.distribution is None
@@ -125,12 +125,14 @@ async def serve(
     return 0
 
 
-async def _listen(listener: Listener[Any], address: str) -> str:
+async def _listen(listener: PortListener[Any], address: str) -> str:
     host, _, port = address.rpartition(":")
     try:
         found = await listener.listen(host.removeprefix("[").removesuffix("]"), int(port))
     except OSError as error:
-        raise StartError(f"cannot listen on {address}: {why_not_listening(error)} ({listener.name}_listen)") from None
+        raise GatewayStartError(
+            f"cannot listen on {address}: {why_not_listening(error)} ({listener.name}_listen)"
+        ) from None
     return f"{host}:{found}"
 
 
@@ -141,17 +143,17 @@ def _listen_for_metrics(
     try:
         from mailing.shell.metrics import GatewayCollector, serve_metrics
     except ImportError:
-        raise StartError(NO_METRICS) from None
+        raise GatewayStartError(NO_METRICS) from None
     host, _, port = address.rpartition(":")
     collector = GatewayCollector(lookups.counts, distributing, names, lambda: read_clocks().date)
     try:
         found, end = serve_metrics(collector, host.removeprefix("[").removesuffix("]"), int(port))
     except OSError as error:
-        raise StartError(f"cannot listen on {address}: {why_not_listening(error)} (metrics_listen)") from None
+        raise GatewayStartError(f"cannot listen on {address}: {why_not_listening(error)} (metrics_listen)") from None
     return f"{host}:{found}", end
 
 
-async def _sweep(listeners: tuple[Listener[Any], ...], repeated: Repeated) -> None:
+async def _sweep(listeners: tuple[PortListener[Any], ...], repeated: Repeated) -> None:
     while True:
         for _ in range(SWEEPS_BETWEEN_NUMBERS):
             await asyncio.sleep(SWEEP_SECONDS)
@@ -166,7 +168,7 @@ def _reload(
     lookups: Lookups,
     posting: Posting,
     distributing: Distributing | None,
-    log: Log,
+    log: ProcessLog,
 ) -> None:
     """Read the settings again, at SIGHUP. Wrong settings never end a gateway that runs."""
     try:

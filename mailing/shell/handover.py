@@ -26,7 +26,7 @@ from mailing.rules.lists import (
 )
 from mailing.rules.message import Content, read_content
 from mailing.rules.return_path import XVERP_DELIMITERS, fits_verp, return_path, token_of
-from mailing.rules.spooled import Chunk, Destination, Message
+from mailing.rules.spooled import Chunk, Destination, MailMessage
 from mailing.shell.log import say
 from mailing.shell.names import Names
 from mailing.shell.sealing import Sealing
@@ -131,12 +131,12 @@ class HandingOver:
         say(logging.INFO, "handed_over", said, id=message.id, list=group, **facts)
         return Handed(message.id, chunk.number, refused, deferred, frozenset(sending.unknown))
 
-    def copies(self, message: Message, destination: Destination, content: Content) -> Copies:
+    def copies(self, message: MailMessage, destination: Destination, content: Content) -> Copies:
         """Return the copies for the people whom a destination reaches first."""
         places = self.places(destination) if destination.is_list else ListPlaces()
         return Copies(message, destination, content, secret=self._spooling.secret, host=self._host, places=places)
 
-    def click_url(self, person: MemberId, message: Message, destination: Destination) -> str:
+    def click_url(self, person: MemberId, message: MailMessage, destination: Destination) -> str:
         """Return the address at which one person leaves by one click.
 
         Empty if it is too long for a line of a message.
@@ -178,7 +178,7 @@ class HandingOver:
 class _ChunkCopies:
     """Copies of one chunk."""
 
-    def __init__(self, handing: HandingOver, message: Message, destination: Destination, copies: Copies) -> None:
+    def __init__(self, handing: HandingOver, message: MailMessage, destination: Destination, copies: Copies) -> None:
         self._handing = handing
         self._message = message
         self._destination = destination
@@ -239,7 +239,7 @@ class _Connection:
 class _Sending:
     """Handover of one chunk, in one transaction or in several."""
 
-    def __init__(self, message: Message, chunk: Chunk, copies: _ChunkCopies, token: str) -> None:
+    def __init__(self, message: MailMessage, chunk: Chunk, copies: _ChunkCopies, token: str) -> None:
         self._message = message
         self._chunk = chunk
         self._copies = copies

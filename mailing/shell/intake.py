@@ -20,13 +20,13 @@ from mailing.rules.authors import Author, author_of, shown, subject_of
 from mailing.rules.automatic import seems_automatic
 from mailing.rules.commands import Command
 from mailing.rules.envelope import untagged
-from mailing.rules.events import Accepted
+from mailing.rules.events import MessageTaken
 from mailing.rules.intake import (
     FULL,
     OWN_BOUNCE,
     SAFE,
     Recipient,
-    Reply,
+    RecipientReply,
     came_back,
     judged,
     looked_at_twice,
@@ -38,7 +38,7 @@ from mailing.rules.lookups import why_not
 from mailing.rules.message import Content, MalformedError, addressed_people, key_of, message_id_of, read_content
 from mailing.rules.posting import (
     NO_ANSWER,
-    Unconfirmed,
+    UnconfirmedAuthor,
     is_list_address,
     people_of_sender,
     poster_of,
@@ -58,7 +58,7 @@ from mailing.shell.spooling import COMPLAINED, UNPROVEN, Spooling, read_clocks
 from mailing.spool.store import SpoolError
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 
-_UNKNOWN = Reply("550 5.1.1", "there is no such list")
+_UNKNOWN = RecipientReply("550 5.1.1", "there is no such list")
 
 
 class MessageIntake:
@@ -92,7 +92,7 @@ class MessageIntake:
         """Most bytes of a message that is read."""
         return self.lists.bytes_limit
 
-    async def recipient(self, sender: str, address: str) -> Recipient | Reply:
+    async def recipient(self, sender: str, address: str) -> Recipient | RecipientReply:
         """Return the recipient for an address, or the reply that refuses the address."""
         name = unquoted(address)
         group = self.lists.group_of(name)
@@ -102,35 +102,35 @@ class MessageIntake:
             return FULL
         unknown = await self._names.confirm(group)
         if unknown is not None:
-            return Reply("451 4.3.0", unknown)
+            return RecipientReply("451 4.3.0", unknown)
         place = place_of(group, self.lists, self._names.index)
         if place is None:
             bounce = bounce_place(name)
             return _UNKNOWN if bounce is None else Recipient(bounce, self.bytes_limit)
         if isinstance(place, Ambiguous):
-            return Reply("451 4.3.0", place.why)
+            return RecipientReply("451 4.3.0", place.why)
         if isinstance(place, ListPlace) and not sender:
-            return Reply("550 5.7.1", f"{place.group} distributes no bounces and no automatic mail")
+            return RecipientReply("550 5.7.1", f"{place.group} distributes no bounces and no automatic mail")
         if isinstance(place, ListPlace) and is_list_address(sender, self.lists, self._names.index):
-            return Reply("550 5.7.1", written_by_a_list(place.group, sender).why)
+            return RecipientReply("550 5.7.1", written_by_a_list(place.group, sender).why)
         if isinstance(place, CommandPlace):
-            return self._command(name, place) if sender else Reply("550 5.7.1", NO_ANSWER)
+            return self._command(name, place) if sender else RecipientReply("550 5.7.1", NO_ANSWER)
         return self._list(name, place, group)
 
-    def _command(self, name: str, place: CommandPlace) -> Recipient | Reply:
+    def _command(self, name: str, place: CommandPlace) -> Recipient | RecipientReply:
         split = split_command(name)
         assert split is not None, "so its place was found"
         try:
             address = quoted(split[0], with_smtputf8=True)
         except UndeliverableError as error:
-            return Reply("550 5.1.3", str(error))
+            return RecipientReply("550 5.1.3", str(error))
         return Recipient(Command(place.group, place.word, place.token, address, name), self.bytes_limit)
 
-    def _list(self, name: str, place: ListPlace | OwnersPlace, asked: str) -> Recipient | Reply:
+    def _list(self, name: str, place: ListPlace | OwnersPlace, asked: str) -> Recipient | RecipientReply:
         try:
             address = quoted(name, with_smtputf8=True)
         except UndeliverableError as error:
-            return Reply("550 5.1.3", str(error))
+            return RecipientReply("550 5.1.3", str(error))
         if isinstance(place, ListPlace):
             settings = self.lists.of(place.group)
             has_owners = owners_of(place.group, self.lists, self._names.index) is not None
@@ -149,12 +149,12 @@ class MessageIntake:
         found = self._names.index.find(without(asked, OWNER_ADDRESS) or "")
         return Recipient(Destination(found[0], address, False), self.lists.of(found[0]).bytes_limit)
 
-    async def message(self, sender: Path, recipients: Sequence[Recipient], content: bytes) -> Sequence[Reply]:
+    async def message(self, sender: Path, recipients: Sequence[Recipient], content: bytes) -> Sequence[RecipientReply]:
         """Return a reply to each recipient, once all that was taken for the recipient is durable."""
         try:
             read = read_content(content)
         except MalformedError as error:
-            return [Reply(f"550 {error.code}", str(error))] * len(recipients)
+            return [RecipientReply(f"550 {error.code}", str(error))] * len(recipients)
         size, secret = len(content), self._spooling.secret
         replies = [reply_after_data(each, read, size, secret=secret) for each in recipients]
         author = author_of(read, self._authserv_id)
@@ -173,7 +173,7 @@ class MessageIntake:
                 found = await self._judged(recipient.place, sender.address, author, read)
             except SpoolError:
                 found = FULL
-            if isinstance(found, Reply):
+            if isinstance(found, RecipientReply):
                 replies[at] = found
             else:
                 destinations.setdefault(found.place, found)
@@ -190,11 +190,11 @@ class MessageIntake:
 
     async def _accept(
         self, sender: Path, author: Author, destinations: tuple[Destination, ...], read: Content, content: bytes
-    ) -> Reply:
+    ) -> RecipientReply:
         id_ = self._spooling.id_by_key(key_of(read))
         addressed = addressed_people(read) if any(each.skips_addressed for each in destinations) else ()
         reply = await self._spooling.accept(
-            Accepted(
+            MessageTaken(
                 id_,
                 sender.address,
                 destinations,
@@ -218,7 +218,7 @@ class MessageIntake:
 
     async def _judged(
         self, destination: Destination, sender: str, author: Author, read: Content
-    ) -> Destination | Reply:
+    ) -> Destination | RecipientReply:
         if not destination.is_list:
             return destination
         if await self._came_back(destination, sender, read):
@@ -227,9 +227,11 @@ class MessageIntake:
             return came_back(destination)
         group, settings = destination.group, self.lists.of(destination.group)
         poster = poster_of(settings, author, sender)
-        if isinstance(poster, Unconfirmed) or author.is_confirmed:
+        if isinstance(poster, UnconfirmedAuthor) or author.is_confirmed:
             self._spooling.authors["confirmed" if author.is_confirmed else "unconfirmed"] += 1
-        verdict = poster if isinstance(poster, Unconfirmed) else await may_post(group, self.lists, poster, self._names)
+        verdict = (
+            poster if isinstance(poster, UnconfirmedAuthor) else await may_post(group, self.lists, poster, self._names)
+        )
         destination = replace(destination, rewrites_from=settings.rewrites_from and author.rests_on_spf)
         found = judged(destination, verdict, settings, author, sender)
         if isinstance(found, Destination) and found.standing is Standing.GOES and seems_automatic(read):
@@ -275,7 +277,7 @@ class MessageIntake:
             # An owner decides later, if the message turns out to be for many people.
             return False
 
-    async def _bounced(self, place: BouncePlace, content: bytes) -> Reply:
+    async def _bounced(self, place: BouncePlace, content: bytes) -> RecipientReply:
         if is_complaint(content):
             try:
                 await self._spooling.complaint(place)
@@ -285,7 +287,7 @@ class MessageIntake:
         report = failure_report(content, self._detects)
         return OWN_BOUNCE if report is None else await self._spooling.bounce(place, report)
 
-    async def _complained(self, content: bytes) -> Reply | None:
+    async def _complained(self, content: bytes) -> RecipientReply | None:
         """Carry out the wishes of complaints. Return a reply if that cannot be done now, else None."""
         wishes = complaints(content, self._spooling.secret, read_clocks().date)
         self._spooling.reports[COMPLAINED if wishes else UNPROVEN] += 1
@@ -302,5 +304,5 @@ class MessageIntake:
         except GroupNotFound:
             return None
         except ShadowtreeError as error:
-            return Reply("451 4.3.0", why_not(error))
+            return RecipientReply("451 4.3.0", why_not(error))
         return None

@@ -34,7 +34,7 @@ Confirm = Callable[[str], Awaitable[bool]]
 """Function that asks the name server if the answers of a basis hold. Raises `ShadowtreeError`."""
 
 
-class Asked(NamedTuple):
+class FreshAnswer(NamedTuple):
     """An answer that was just found."""
 
     content: bytes
@@ -88,12 +88,12 @@ class _Basis:
         self.held_at, self.has_ended = asked_at if holds else self.held_at, not holds
 
 
-class _Kept(NamedTuple):
+class _KeptAnswer(NamedTuple):
     content: bytes
     basis: _Basis
 
 
-class _Asking(NamedTuple):
+class _AskedQuestion(NamedTuple):
     begun_at: float
     answer: asyncio.Task[bytes]
 
@@ -103,12 +103,12 @@ class KeptAnswers:
 
     def __init__(self, confirm: Confirm) -> None:
         self._confirm = confirm
-        self._kept: OrderedDict[Target, _Kept] = OrderedDict()
+        self._kept: OrderedDict[Target, _KeptAnswer] = OrderedDict()
         """Kept answers. The answers that were asked for least lately come first."""
         self._size = 0
         self._bases: dict[str, _Basis] = {}
         """Bases by text, for which some answers were kept."""
-        self._asking: dict[Target, _Asking] = {}
+        self._asking: dict[Target, _AskedQuestion] = {}
 
     def fresh(self, target: Target) -> bytes | None:
         """Return the answer for a target if it may be given at once. None otherwise."""
@@ -118,7 +118,7 @@ class KeptAnswers:
         self._kept.move_to_end(target)
         return kept.content
 
-    async def answer(self, target: Target, ask: Callable[[], Coroutine[Any, Any, Asked]]) -> bytes:
+    async def answer(self, target: Target, ask: Callable[[], Coroutine[Any, Any, FreshAnswer]]) -> bytes:
         """Return the answer for a target: the kept answer once it is confirmed, or the result of `ask`, which never
         raises.
         """
@@ -129,7 +129,7 @@ class KeptAnswers:
         asking = self._asking.get(target)
         if asking is None or time.monotonic() > asking.begun_at + FRESH_SECONDS:
             begun_at = time.monotonic()
-            asking = _Asking(begun_at, asyncio.create_task(self._ask(target, ask, begun_at)))
+            asking = _AskedQuestion(begun_at, asyncio.create_task(self._ask(target, ask, begun_at)))
             self._asking[target] = asking
         return await asyncio.shield(asking.answer)
 
@@ -140,7 +140,7 @@ class KeptAnswers:
         self._asking.clear()
         self._size = 0
 
-    async def _ask(self, target: Target, ask: Callable[[], Coroutine[Any, Any, Asked]], begun_at: float) -> bytes:
+    async def _ask(self, target: Target, ask: Callable[[], Coroutine[Any, Any, FreshAnswer]], begun_at: float) -> bytes:
         found = await ask()
         asking = self._asking.get(target)
         if asking is not None and asking.begun_at == begun_at:
@@ -148,9 +148,9 @@ class KeptAnswers:
             self._keep(target, found, begun_at)
         return found.content
 
-    def _keep(self, target: Target, found: Asked, begun_at: float) -> None:
+    def _keep(self, target: Target, found: FreshAnswer, begun_at: float) -> None:
         self._forget(target)
-        self._kept[target] = _Kept(found.content, self._basis(found.basis, begun_at))
+        self._kept[target] = _KeptAnswer(found.content, self._basis(found.basis, begun_at))
         self._size += len(found.content)
         while len(self._kept) > ANSWERS_LIMIT or self._size > BYTES_LIMIT:
             self._forget(next(iter(self._kept)))

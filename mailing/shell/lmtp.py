@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from mailing.rules.giving_way import Holder, network_of, who_gives_way
-from mailing.rules.intake import Recipient, Reply
-from mailing.rules.lmtp import EXTENSIONS, LISTS_LIMIT, Command, LmtpError, LmtpReader, Path, read_path, reply_line
+from mailing.rules.intake import Recipient, RecipientReply
+from mailing.rules.lmtp import EXTENSIONS, LISTS_LIMIT, LmtpCommand, LmtpError, LmtpReader, Path, read_path, reply_line
 from mailing.shell.log import Repeated
 
 CONNECTIONS_LIMIT = 200
@@ -51,10 +51,10 @@ class Intake(Protocol):
     def bytes_limit(self) -> int:
         """Most bytes of a message that is read."""
 
-    async def recipient(self, sender: str, address: str) -> Recipient | Reply:
+    async def recipient(self, sender: str, address: str) -> Recipient | RecipientReply:
         """Return the recipient for an address, or the reply that refuses the address."""
 
-    async def message(self, sender: Path, recipients: Sequence[Recipient], content: bytes) -> Sequence[Reply]:
+    async def message(self, sender: Path, recipients: Sequence[Recipient], content: bytes) -> Sequence[RecipientReply]:
         """Return a reply to each recipient, once all that was taken for the recipient is durable."""
 
 
@@ -258,7 +258,7 @@ class _Session:
         self._reader.feed(data)
         return bool(data)
 
-    async def _answer(self, command: Command) -> None:
+    async def _answer(self, command: LmtpCommand) -> None:
         try:
             match command.verb:
                 case "LHLO":
@@ -307,7 +307,7 @@ class _Session:
             self._to.write(reply_line("452 4.5.3", f"more than {LISTS_LIMIT} recipients: the rest in another one"))
             return
         found = await self._intake.recipient(self._sender.address, path.address)
-        if isinstance(found, Reply):
+        if isinstance(found, RecipientReply):
             self._to.write(reply_line(found.code, f"<{path.address}>: {found.text}"))
             return
         self._recipients.append(found)
@@ -330,7 +330,9 @@ class _Session:
         self._to.write(reply_line("354", "go on; end with a dot on a line of its own"))
         content = await self._whole_message()
         if content is None:
-            replies: Sequence[Reply] = [Reply("552 5.3.4", "the message is too large")] * len(recipients)
+            replies: Sequence[RecipientReply] = [RecipientReply("552 5.3.4", "the message is too large")] * len(
+                recipients
+            )
         else:
             self.is_deciding = True
             async with self._listener.deciding:

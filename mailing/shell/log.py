@@ -12,15 +12,15 @@ from contextlib import contextmanager
 
 from mailing.rules.plurals import counted
 from nameserver.config.settings import LogSettings
-from nameserver.telemetry.log_lines import Log
+from nameserver.telemetry.log_lines import ProcessLog
 
 LOGGER = logging.getLogger("shadowtree.mail")
 
 
 @contextmanager
-def written_log(settings: LogSettings, name: str) -> Iterator[Log]:
+def written_log(settings: LogSettings, name: str) -> Iterator[ProcessLog]:
     """Write log lines while the context is open. `name`: name of the gateway."""
-    log = Log(settings, (LOGGER,))
+    log = ProcessLog(settings, (LOGGER,))
     log.name(name)
     log.begin()
     try:

@@ -16,8 +16,8 @@ from mailing.rules.lists import MUTED, Lists, beside, target_of
 from mailing.rules.lookups import (
     NOT_FOUND,
     Lookup,
+    LookupReply,
     MapName,
-    Reply,
     Status,
     failure_reply,
     people_reply,
@@ -81,8 +81,8 @@ class Lookups:
     def answer(self, content: bytes) -> bytes | Awaitable[bytes]:
         """Return the netstring that answers the content of a netstring, or an awaitable of it."""
         begun_at, lookup = time.perf_counter(), read_lookup(content)
-        name = NO_MAP if isinstance(lookup, Reply) else str(lookup.map)
-        answer = netstring(lookup.encode()) if isinstance(lookup, Reply) else self._answer_to(lookup)
+        name = NO_MAP if isinstance(lookup, LookupReply) else str(lookup.map)
+        answer = netstring(lookup.encode()) if isinstance(lookup, LookupReply) else self._answer_to(lookup)
         if not isinstance(answer, bytes):
             future = asyncio.ensure_future(answer)
             future.add_done_callback(partial(self._count, name, begun_at))
@@ -123,13 +123,13 @@ class Lookups:
         place = place_of(asked.group, self.lists, self._names.index)
         match place, asked.map:
             case None, MapName.LISTS if bounce_place(asked.group) is not None:
-                return netstring(Reply(Status.OK, asked.group).encode())
+                return netstring(LookupReply(Status.OK, asked.group).encode())
             case None, _:
                 return _NOT_FOUND
             case Ambiguous() as ambiguous, _:
                 return netstring(temporary(ambiguous.why).encode())
             case ListPlace(group) | OwnersPlace(group=group) | CommandPlace(group=group), MapName.LISTS:
-                return netstring(Reply(Status.OK, group).encode())
+                return netstring(LookupReply(Status.OK, group).encode())
             case ListPlace(group), MapName.OWNERS:
                 owners = owners_of(group, self.lists, self._names.index)
                 return _NOT_FOUND if owners is None else self._people(Target(owners.group))
@@ -155,7 +155,7 @@ class Lookups:
         kept = self._names.kept(target)
         return self._names.people(target, read) if kept is None else kept
 
-    async def _read_people(self, target: Target, resolving: Awaitable[Resolution]) -> Reply:
+    async def _read_people(self, target: Target, resolving: Awaitable[Resolution]) -> LookupReply:
         try:
             found = await resolving
             everybody = await without_excepted(self._names, [target], ((person, 0) for person in found.processes))

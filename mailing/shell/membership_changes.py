@@ -6,7 +6,7 @@ import logging
 from contextlib import suppress
 
 from mailing.rules.addresses import mailbox_of
-from mailing.rules.commands import Deed, Membership
+from mailing.rules.commands import Deed, ListStanding
 from mailing.rules.lists import MUTED, beside
 from mailing.rules.posting import people_of_sender
 from mailing.rules.spooled import Wish
@@ -30,7 +30,7 @@ _LASTING = (WrongKind, NameInUse, InvalidName, PermissionDenied, LimitExceeded)
 """Errors that another attempt would meet, too."""
 
 
-class Deeds:
+class MembershipChanges:
     """Deeds in all groups.
 
     Calls raise `ShadowtreeError` if a fact cannot be found out, or a deed cannot be done, now.
@@ -39,7 +39,7 @@ class Deeds:
     def __init__(self, names: Names) -> None:
         self._names = names
 
-    async def membership(self, wish: Wish) -> Membership:
+    async def membership(self, wish: Wish) -> ListStanding:
         """Return a person's relation to the list of a wish, under the spelling that gets its mail."""
         group, muted = wish.group, beside(wish.group, MUTED)
         found = await spelled(self._names, people_of_sender(wish.person))
@@ -48,12 +48,12 @@ class Deeds:
         getting = [name for name in within if name not in mutes]
         if wish.is_join and within:
             # A join does not depend on the ways in, so the name server is not asked for them.
-            return Membership(within[0], True, is_muted=bool(mutes), spellings=tuple(within))
+            return ListStanding(within[0], True, is_muted=bool(mutes), spellings=tuple(within))
         if getting:
-            return Membership(getting[0], True, await self._is_only_direct(group, getting[0]))
+            return ListStanding(getting[0], True, await self._is_only_direct(group, getting[0]))
         if within:
-            return Membership(within[0], True, is_muted=True)
-        return Membership(found.names[0] if found.names else mailbox_of(wish.person), False)
+            return ListStanding(within[0], True, is_muted=True)
+        return ListStanding(found.names[0] if found.names else mailbox_of(wish.person), False)
 
     async def _is_only_direct(self, group: GroupId, person: MemberId) -> bool:
         try:

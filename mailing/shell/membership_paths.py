@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mailing.rules.commands import Way, ends_of
+from mailing.rules.commands import ListPath, ends_of
 from mailing.shell.names import Names
 from shadowtree.errors import Unavailable
 from shadowtree.results import GroupDescription
@@ -39,12 +39,12 @@ async def pathnames_to(names: Names, group: GroupId, person: MemberId) -> list[t
     return found
 
 
-async def ways_to(names: Names, group: GroupId, person: MemberId) -> list[Way]:
+async def ways_to(names: Names, group: GroupId, person: MemberId) -> list[ListPath]:
     """Return the same ways, with the effect of leaving the last group of each. Raises the same errors."""
     pathnames = await pathnames_to(names, group, person)
     parents = await _parents_of(names, person)
     return [
-        Way(pathname, () if parents is None else ends_of(parents, pathname[-2]), parents is not None)
+        ListPath(pathname, () if parents is None else ends_of(parents, pathname[-2]), parents is not None)
         for pathname in pathnames
     ]
 

@@ -23,7 +23,7 @@ from nameserver.telemetry import metrics_listener
 ANSWER_SECONDS = 2.0
 
 
-class Distribution(Protocol):
+class DistributingPart(Protocol):
     """The part of a gateway that distributes messages."""
 
     @property
@@ -46,7 +46,7 @@ class GatewayCollector(Collector):
     """Collector of the metrics. It must be made in the event loop that it asks."""
 
     def __init__(
-        self, lookups: LookupCounts, distributing: Distribution | None, names: NamesWatched, date: Callable[[], int]
+        self, lookups: LookupCounts, distributing: DistributingPart | None, names: NamesWatched, date: Callable[[], int]
     ) -> None:
         """`distributing`: None if the gateway does not distribute. `date`: returns the time, in seconds since 1970."""
         self._lookups = lookups

@@ -19,7 +19,7 @@ from mailing.rules.companions import told_of_companions
 from mailing.rules.index import GroupIndex
 from mailing.rules.lookups import shown, why_not
 from mailing.rules.plurals import counted
-from mailing.shell.kept_answers import Asked, KeptAnswers
+from mailing.shell.kept_answers import FreshAnswer, KeptAnswers
 from mailing.shell.log import say
 from shadowtree.aio import Client
 from shadowtree.client.asynchronous.change_stream import ChangeStream
@@ -283,7 +283,7 @@ class Names:
         `read` never raises.
         """
 
-        async def ask() -> Asked:
+        async def ask() -> FreshAnswer:
             basis = ""
 
             async def resolve() -> Resolution:
@@ -293,7 +293,7 @@ class Names:
                 return found
 
             content = await read(resolve())
-            return Asked(content, basis)
+            return FreshAnswer(content, basis)
 
         return await self._kept.answer(target, ask)
 

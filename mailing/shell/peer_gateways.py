@@ -18,7 +18,7 @@ A gateway that was not found is asked for each time.
 """
 
 
-class Others:
+class PeerGateways:
     """Other gateways, as the own name server tells."""
 
     def __init__(self, names: Names) -> None:

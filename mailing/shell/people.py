@@ -12,7 +12,7 @@ from shadowtree.results import Check, Spellings
 from shadowtree.vocabulary import GroupId, MemberId
 
 
-class Asked(Protocol):
+class PeopleLookup(Protocol):
     """The name service, as far as people are looked up there. Calls raise `ShadowtreeError`."""
 
     async def check(self, group: GroupId, member: MemberId, /) -> Check:
@@ -36,7 +36,7 @@ class Spelled:
         """Spellings in use. The people as they are written come first."""
 
 
-async def spelled(names: Asked, people: tuple[MemberId, ...]) -> Spelled:
+async def spelled(names: PeopleLookup, people: tuple[MemberId, ...]) -> Spelled:
     """Return the names of these people in the name service. Raises `ShadowtreeError`."""
     if not people:
         return Spelled((), Spellings((), (), (), (), ""))
@@ -48,12 +48,12 @@ async def spelled(names: Asked, people: tuple[MemberId, ...]) -> Spelled:
         return Spelled(people, Spellings(people, ((),) * len(people), likely, (), ""))
 
 
-async def names_in(names: Asked, group: GroupId, people: tuple[MemberId, ...]) -> list[MemberId]:
+async def names_in(names: PeopleLookup, group: GroupId, people: tuple[MemberId, ...]) -> list[MemberId]:
     """Return the spellings of these people that are in a group. Raises `ShadowtreeError`, also if that is unsure."""
     return await spelled_in(names, group, await spelled(names, people))
 
 
-async def spelled_in(names: Asked, group: GroupId, found: Spelled) -> list[MemberId]:
+async def spelled_in(names: PeopleLookup, group: GroupId, found: Spelled) -> list[MemberId]:
     """Do as `names_in` for people whose spellings are known."""
     within = await _names_within(names, group, found.names)
     if within:
@@ -69,7 +69,7 @@ async def spelled_in(names: Asked, group: GroupId, found: Spelled) -> list[Membe
     return await _names_within(names, group, [name for name in again.names if name not in asked])
 
 
-async def _names_within(names: Asked, group: GroupId, asked: Iterable[MemberId]) -> list[MemberId]:
+async def _names_within(names: PeopleLookup, group: GroupId, asked: Iterable[MemberId]) -> list[MemberId]:
     """Return the names that are in a group. Raises `ShadowtreeError` if none is, and a check was unsure."""
     within, unsure = list[MemberId](), list[ShadowtreeError]()
     for name in asked:

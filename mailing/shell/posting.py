@@ -23,7 +23,7 @@ from mailing.rules.posting import (
     written_by_a_list,
 )
 from mailing.shell.names import Names
-from mailing.shell.people import Asked, spelled, spelled_in
+from mailing.shell.people import PeopleLookup, spelled, spelled_in
 from shadowtree.errors import ShadowtreeError
 from shadowtree.vocabulary import GroupId
 
@@ -73,7 +73,7 @@ class Posting:
 
 
 async def may_post(
-    group: GroupId, lists: Lists, sender: str, names: Asked, *, is_looked_at_again: bool = False
+    group: GroupId, lists: Lists, sender: str, names: PeopleLookup, *, is_looked_at_again: bool = False
 ) -> Verdict:
     """Return the verdict on a sender and a list. `is_looked_at_again`: as in `who_may_post`."""
     found = who_may_post(group, lists.of(group), sender, is_looked_at_again=is_looked_at_again)

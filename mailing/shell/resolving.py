@@ -19,7 +19,7 @@ from mailing.rules.spooled import Destination, OtherShare
 from mailing.shell.exceptions import without_excepted
 from mailing.shell.log import say
 from mailing.shell.names import Names
-from mailing.shell.peer_gateways import Others
+from mailing.shell.peer_gateways import PeerGateways
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.results import Resolution
 from shadowtree.updates import Target
@@ -34,7 +34,7 @@ PAUSE_SECONDS = 0.2
 class Resolving:
     """Executor of `Resolve`. `lists` may be replaced at any time."""
 
-    def __init__(self, names: Names, lists: Lists, others: Others, tell: Callable[[Event], None]) -> None:
+    def __init__(self, names: Names, lists: Lists, others: PeerGateways, tell: Callable[[Event], None]) -> None:
         self._names = names
         self._others = others
         self.lists = lists

@@ -16,7 +16,7 @@ from mailing.rules.arc import Chain, SigningKey, assessment, chain_of
 from mailing.rules.authors import own_results
 from mailing.rules.list_headers import Copies
 from mailing.rules.message import Content, read_content
-from mailing.rules.spooled import Message
+from mailing.rules.spooled import MailMessage
 from mailing.shell.log import say
 
 THREADS = 4
@@ -67,17 +67,17 @@ class Sealing:
         """Make no more seals."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def of_copies(self, message: Message, copies: Copies, content: bytes, read: Content) -> bytes:
+    async def of_copies(self, message: MailMessage, copies: Copies, content: bytes, read: Content) -> bytes:
         """Return the seal for each of these copies. Empty if they go without. `content`: the message as it came."""
         return await self._of(message, copies.header, content, read, is_copy=True)
 
-    async def of_share(self, message: Message, content: bytes) -> bytes:
+    async def of_share(self, message: MailMessage, content: bytes) -> bytes:
         """Return the seal for a message of which other gateways make copies. Empty if it goes without."""
         read = read_content(content)
         header = b"".join(field.raw for field in read.fields)
         return await self._of(message, header, content, read, is_copy=False)
 
-    async def _of(self, message: Message, header: bytes, content: bytes, read: Content, *, is_copy: bool) -> bytes:
+    async def _of(self, message: MailMessage, header: bytes, content: bytes, read: Content, *, is_copy: bool) -> bytes:
         key = self._key
         if key is None or message.is_letter:
             return b""
@@ -92,7 +92,7 @@ class Sealing:
         return await asyncio.shield(making)
 
     async def _made(
-        self, key: SigningKey, message: Message, header: bytes, content: bytes, read: Content, *, is_copy: bool
+        self, key: SigningKey, message: MailMessage, header: bytes, content: bytes, read: Content, *, is_copy: bool
     ) -> bytes:
         outcome, why, seal = await asyncio.get_running_loop().run_in_executor(
             self._threads, lambda: self._make(key, message, header, content, read, is_copy=is_copy)
@@ -103,7 +103,7 @@ class Sealing:
         return seal
 
     def _make(
-        self, key: SigningKey, message: Message, header: bytes, content: bytes, read: Content, *, is_copy: bool
+        self, key: SigningKey, message: MailMessage, header: bytes, content: bytes, read: Content, *, is_copy: bool
     ) -> Made:
         """Make a seal, in a thread."""
         from mailing.shell.arc_seals import HOSTILE_ERRORS, seal_of

@@ -7,7 +7,7 @@ import hashlib
 import logging
 from dataclasses import replace
 
-from mailing.rules.events import Event, NotPosted, Post, Posted, Shared
+from mailing.rules.events import Event, SendShares, Shared, SharesNotSent, SharesSent
 from mailing.rules.intake import FULL
 from mailing.rules.list_headers import trace_of
 from mailing.rules.lists import Lists
@@ -27,12 +27,12 @@ from mailing.rules.shares import (
     read_share,
     why_refused,
 )
-from mailing.rules.spooled import Destination, Origin
+from mailing.rules.spooled import Destination, ListOrigin
 from mailing.shell.exceptions import without_excepted
 from mailing.shell.handover import HandingOver
 from mailing.shell.log import Repeated, say
 from mailing.shell.names import Names
-from mailing.shell.peer_gateways import Others
+from mailing.shell.peer_gateways import PeerGateways
 from mailing.shell.resolving import target_for
 from mailing.shell.sealing import Sealing
 from mailing.shell.spooling import Spooling
@@ -58,7 +58,7 @@ class Sharing:
         self,
         names: Names,
         lists: Lists,
-        others: Others,
+        others: PeerGateways,
         spooling: Spooling,
         handing: HandingOver,
         sealing: Sealing,
@@ -82,23 +82,23 @@ class Sharing:
 
     # -- out
 
-    async def post(self, effect: Post) -> None:
+    async def post(self, effect: SendShares) -> None:
         """Send shares, and tell their progress."""
         async with self._places:
             event = await self._posted(effect)
-        if isinstance(event, NotPosted):
+        if isinstance(event, SharesNotSent):
             say(logging.WARNING, "waits", f"{event.id}: its shares wait: {event.why}", id=event.id, why=event.why)
         self._spooling.tell(event)
 
-    async def _posted(self, effect: Post) -> Event:
+    async def _posted(self, effect: SendShares) -> Event:
         message, positions = effect.message, tuple(effect.destinations)
         if self._is_taken_over:
             # The own people would be named to the other gateway, which knows nothing of the message.
-            return NotPosted(message.id, _TAKEN_OVER)
+            return SharesNotSent(message.id, _TAKEN_OVER)
         targets = {at: target_for(each, self.lists, self._names.index) for at, each in effect.destinations.items()}
         there = {at: target for at, target in targets.items() if target is not None}
         if not there:
-            return Posted(message.id, positions, is_spread=True)
+            return SharesSent(message.id, positions, is_spread=True)
         try:
             content = await self._spooling.content(message.id)
             seal = await self._sealing.of_share(message, content)
@@ -124,14 +124,14 @@ class Sharing:
                 timeout=SETTLED_SECONDS,
             )
         except ShadowtreeError as error:
-            return NotPosted(message.id, why_not(error))
+            return SharesNotSent(message.id, why_not(error))
         except SpoolError as error:
-            return NotPosted(message.id, str(error))
-        return Posted(message.id, positions, sent.state == "settled", sent.pending, sent.unreachable)
+            return SharesNotSent(message.id, str(error))
+        return SharesSent(message.id, positions, sent.state == "settled", sent.pending, sent.unreachable)
 
     def _shared_list(self, id_: str, destination: Destination, target: Target) -> SharedList:
         places, group = self._handing.places(destination), destination.group
-        origin = Origin(
+        origin = ListOrigin(
             self._host,
             trace_of(self._spooling.secret, id_, group),
             places.owners,

@@ -20,9 +20,7 @@ from mailing.rules.addresses import mailbox_of
 from mailing.rules.deciding import Decidable
 from mailing.rules.distribution import Distribution
 from mailing.rules.events import (
-    Accepted,
     Admit,
-    Answer,
     Bounced,
     Change,
     Complained,
@@ -32,27 +30,29 @@ from mailing.rules.events import (
     Granted,
     HandOver,
     Keep,
+    MessageTaken,
+    NoteWritten,
     Now,
-    Post,
     Resolve,
     Save,
+    SendShares,
     Shared,
     Spooled,
+    TellSafe,
     Ticked,
-    Written,
 )
 from mailing.rules.failures import Failing, Failures
-from mailing.rules.intake import FULL, NOT_COUNTED, OWN_BOUNCE, SAFE, Reply
+from mailing.rules.intake import FULL, NOT_COUNTED, OWN_BOUNCE, SAFE, RecipientReply
 from mailing.rules.message import id_of
 from mailing.rules.plurals import counted
 from mailing.rules.queue import UNFINISHED_STATES, Stats, held_by_nobody
 from mailing.rules.reports import FailureReport
 from mailing.rules.return_path import BouncePlace, token_of
 from mailing.rules.returned import Distributed, lists_that_took
-from mailing.rules.spooled import FINAL_STATES, Message, People, State
+from mailing.rules.spooled import FINAL_STATES, MailMessage, MailState, People
 from mailing.shell.log import say
 from mailing.shell.sealing import SEALS
-from mailing.spool.store import Found, Spool, SpoolError, SpoolInterruptedError, SpoolLostError
+from mailing.spool.store import Spool, SpoolContents, SpoolError, SpoolInterruptedError, SpoolLostError
 from shadowtree.vocabulary import GroupId, MemberId
 
 TICK_SECONDS = 1.0
@@ -76,7 +76,7 @@ AUTHORS = ("confirmed", "unconfirmed")
 REPORTS = (COUNTED, REPEATED, FOREIGN, STRANGER, COMPLAINED, UNPROVEN)
 
 
-class _Known:
+class _DecidedMessage:
     """A message as it was decided last, with an index of its people."""
 
     def __init__(self, spooled: Spooled) -> None:
@@ -95,7 +95,7 @@ class _Known:
 class Spooling:
     """All messages of a gateway. `resolve`, `post`, `admit` and `hand_over` carry out effects, and `tell` of events."""
 
-    def __init__(self, spool: Spool, found: Found) -> None:
+    def __init__(self, spool: Spool, found: SpoolContents) -> None:
         self.secret = spool.secret
         self._spool = spool
         self._core = Distribution(
@@ -115,12 +115,12 @@ class Spooling:
         self._thread = ThreadPoolExecutor(1, "spool")
         self._effects: list[tuple[list[Effect], asyncio.Future[None] | None]] = []
         self._is_wanted = asyncio.Event()
-        self._answers: dict[int, asyncio.Future[Reply]] = {}
+        self._answers: dict[int, asyncio.Future[RecipientReply]] = {}
         self._transactions = itertools.count()
         self._loading = asyncio.Lock()
         self._loaders: set[asyncio.Future[None]] = set()
         self._contents: dict[str, asyncio.Future[bytes]] = {}
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _DecidedMessage] = {}
         """Messages for which reports came last."""
         self.reports: Counter[str] = Counter()
         """Number of reports about people who cannot be reached, by result."""
@@ -138,7 +138,7 @@ class Spooling:
         self.is_failing = False
         """True if the database took nothing when it was tried last."""
         self.resolve: Callable[[Resolve], Coroutine[Any, Any, None]]
-        self.post: Callable[[Post], Coroutine[Any, Any, None]]
+        self.post: Callable[[SendShares], Coroutine[Any, Any, None]]
         self.admit: Callable[[Admit], Coroutine[Any, Any, None]]
         self.hand_over: Callable[[HandOver], None]
         self._resolving: set[asyncio.Task[None]] = set()
@@ -162,21 +162,21 @@ class Spooling:
         await self._in_thread(self._spool.close)
         self._thread.shutdown()
 
-    async def accept(self, event: Accepted) -> Reply:
+    async def accept(self, event: MessageTaken) -> RecipientReply:
         """Take a message, and return the reply once it is durable."""
         reply = await self._answered(event)
         self.accepted += reply.is_good
         return reply
 
-    async def write(self, event: Written) -> Reply:
+    async def write(self, event: NoteWritten) -> RecipientReply:
         """Write to a person, and return the reply once the letter is durable."""
         return await self._answered(event)
 
-    async def take(self, event: Shared) -> Reply:
+    async def take(self, event: Shared) -> RecipientReply:
         """Take a share, and return the reply once it is durable."""
         return await self._answered(event)
 
-    async def letter(self, id_: str) -> Message | None:
+    async def letter(self, id_: str) -> MailMessage | None:
         """Return a written letter by its id. None if there is none. Raises `SpoolError`."""
         spooled = await self.spooled(id_) if self.knows(id_) else None
         return None if spooled is None or not spooled.message.is_letter else spooled.message
@@ -185,7 +185,7 @@ class Spooling:
         """Return the message and the list that owners decide about by a token. None if there is none."""
         return self._decidable.find(token)
 
-    def requests(self, group: GroupId) -> list[Message]:
+    def requests(self, group: GroupId) -> list[MailMessage]:
         """Return the undecided requests to join a list."""
         return self._core.requests(group)
 
@@ -218,16 +218,16 @@ class Spooling:
             durable = self._stepped(Granted(id_, earlier))
         await durable
 
-    async def _answered(self, event: Accepted | Shared | Written) -> Reply:
+    async def _answered(self, event: MessageTaken | Shared | NoteWritten) -> RecipientReply:
         if self.is_failing:
             return FULL
         transaction = next(self._transactions)
-        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[RecipientReply] = asyncio.get_running_loop().create_future()
         self._answers[transaction] = answer
         try:
             async with self._loading:
                 told: Event = replace(event, transaction=transaction)
-                if isinstance(told, Accepted | Shared):
+                if isinstance(told, MessageTaken | Shared):
                     if self.knows(event.id) and not self._core.holds(event.id):
                         told = replace(told, earlier=await self._load(event.id))
                     told = replace(told, reached=await self._reached_by_kin(told))
@@ -238,7 +238,7 @@ class Spooling:
         finally:
             del self._answers[transaction]
 
-    async def _reached_by_kin(self, event: Accepted | Shared) -> frozenset[str]:
+    async def _reached_by_kin(self, event: MessageTaken | Shared) -> frozenset[str]:
         """Return the mailboxes that final messages of the same content have reached."""
         reached, loaded = set[str](), {event.id}
         while True:
@@ -251,7 +251,7 @@ class Spooling:
                 if (found := await self._load(id_)) is not None:
                     reached.update(mailbox_of(person) for chunk in found.chunks for person in chunk.people)
 
-    def _note(self, message: Message) -> None:
+    def _note(self, message: MailMessage) -> None:
         self._ids[token_of(self.secret, message.id)] = message.id
         if message.own_id:
             self._own_ids[message.id] = message.own_id
@@ -265,7 +265,7 @@ class Spooling:
         if not kin:
             self._kin.pop(own_id, None)
 
-    async def bounce(self, place: BouncePlace, report: FailureReport) -> Reply:
+    async def bounce(self, place: BouncePlace, report: FailureReport) -> RecipientReply:
         """Record a report, and return the reply once it is durable. A forged report has no effect.
 
         The return path tells the person concerned, however many people the report names.
@@ -345,13 +345,13 @@ class Spooling:
         """Counter that rises when the set of suppressed people may have changed."""
         return self._core.failures.suppression_changes
 
-    async def _known_of(self, id_: str) -> _Known | None:
+    async def _known_of(self, id_: str) -> _DecidedMessage | None:
         """Return a message with an index of its people. None if it is not here."""
         known = self._known.get(id_)
         if known is None and (found := await self.spooled(id_)) is not None:
             while len(self._known) >= KNOWN_KEPT:
                 del self._known[next(iter(self._known))]
-            known = self._known[id_] = _Known(found)
+            known = self._known[id_] = _DecidedMessage(found)
         return known
 
     def tell(self, event: Event) -> None:
@@ -362,7 +362,7 @@ class Spooling:
         """Process an event. Return once its effects are durable."""
         await self._stepped(event)
 
-    def unfinished(self) -> list[tuple[Spooled, State]]:
+    def unfinished(self) -> list[tuple[Spooled, MailState]]:
         """Return all messages that are not final."""
         return self._core.unfinished()
 
@@ -421,7 +421,7 @@ class Spooling:
             facts = {"people": message.people, "bounced": message.bounced}
             say(logging.INFO, str(message.state), said, id=message.id, lists=groups, **facts)
 
-    def _tell_held(self, message: Message) -> None:
+    def _tell_held(self, message: MailMessage) -> None:
         """Log a message that a list without owners holds, once: no person is written to, so only the log tells it."""
         groups = held_by_nobody(message)
         if not groups:
@@ -519,13 +519,13 @@ class Spooling:
                 self._known.pop(id_, None)
                 self._decidable.forget(id_)
                 self._distributed.forget(id_)
-            case Answer(transaction, is_refused):
+            case TellSafe(transaction, is_refused):
                 answer = self._answers.get(transaction)
                 if answer is not None and not answer.done():
                     answer.set_result(NOT_COUNTED if is_refused else SAFE)
             case Resolve():
                 self._begin(self.resolve(effect))
-            case Post():
+            case SendShares():
                 self._begin(self.post(effect))
             case Admit():
                 self._begin(self.admit(effect))

@@ -16,7 +16,7 @@ from pathlib import Path
 from mailing.config.settings import MailSettings
 from mailing.shell.control import ControlError, Request, ask, listen_at
 from mailing.shell.conversations import why_not_listening
-from mailing.shell.distributing import StartError
+from mailing.shell.distributing import GatewayStartError
 from mailing.shell.gateway import NO_METRICS
 from mailing.spool.store import SpoolError, SpoolInUseError, try_spool
 from nameserver.config.port_check import listens
@@ -27,13 +27,13 @@ NAME_SERVER_SECONDS = 3.0
 
 
 def try_start(settings: MailSettings) -> list[str]:
-    """Return warnings. Raise `StartError` if a gateway with these settings would not start."""
+    """Return warnings. Raise `GatewayStartError` if a gateway with these settings would not start."""
     through = settings.distribution
     if settings.metrics_listen is not None:
         try:
             import prometheus_client  # noqa: F401
         except ImportError:
-            raise StartError(NO_METRICS) from None
+            raise GatewayStartError(NO_METRICS) from None
     listeners = {
         "maps_listen": settings.maps_listen,
         "policy_listen": settings.policy_listen,
@@ -41,7 +41,7 @@ def try_start(settings: MailSettings) -> list[str]:
         "click_listen": None if through is None else through.click_listen,
         "metrics_listen": settings.metrics_listen,
     }
-    taken: dict[str, StartError] = {}
+    taken: dict[str, GatewayStartError] = {}
     with ExitStack() as held:
         for key, address in listeners.items():
             if address is not None:
@@ -53,7 +53,7 @@ def try_start(settings: MailSettings) -> list[str]:
         except SpoolInUseError as error:
             running = _running(through.control, error)
         except SpoolError as error:
-            raise StartError(str(error)) from None
+            raise GatewayStartError(str(error)) from None
     for address, refused in taken.items():
         if running is None or listens(running, int(address.rpartition(":")[2])) is False:
             raise refused
@@ -64,12 +64,12 @@ def try_start(settings: MailSettings) -> list[str]:
 
 
 def _running(control: Path, error: SpoolInUseError) -> int:
-    """Return the process of the gateway that runs with these settings. Raise `StartError` if another program does."""
+    """Return the process of the gateway with these settings. Raise `GatewayStartError` if another program runs."""
     with suppress(ControlError):
         asyncio.run(ask(control, Request("stats")))
         if error.process is not None:
             return error.process
-    raise StartError(str(error))
+    raise GatewayStartError(str(error))
 
 
 async def _try_in_loop(settings: MailSettings) -> list[str]:
@@ -96,12 +96,12 @@ async def _try_control(path: Path) -> None:
     try:
         server = await listen_at(path, lambda _reader, writer: writer.close())
     except OSError as error:
-        raise StartError(f"cannot listen on {path}: {error.strerror or error}") from None
+        raise GatewayStartError(f"cannot listen on {path}: {error.strerror or error}") from None
     server.close()
     path.unlink(missing_ok=True)
 
 
-def _bind(held: ExitStack, key: str, address: str, taken: dict[str, StartError]) -> None:
+def _bind(held: ExitStack, key: str, address: str, taken: dict[str, GatewayStartError]) -> None:
     """Hold the port of a listener as the event loop would. Ports in use are added to `taken`."""
     host, _, port = address.rpartition(":")
     try:
@@ -116,7 +116,7 @@ def _bind(held: ExitStack, key: str, address: str, taken: dict[str, StartError])
             one.bind(place)
             one.listen()
     except OSError as error:
-        refused = StartError(f"cannot listen on {address}: {why_not_listening(error)} ({key})")
+        refused = GatewayStartError(f"cannot listen on {address}: {why_not_listening(error)} ({key})")
         if error.errno != errno.EADDRINUSE:
             raise refused from None
         taken[address] = refused

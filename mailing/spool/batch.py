@@ -24,7 +24,7 @@ _TABLES: Final = (MESSAGES, CONTENTS, CHUNKS, FAILING, DIGESTS)
 Key = tuple[str] | tuple[str, int]
 
 
-class Batch:
+class SpoolBatch:
     """Net effect of an ordered list of changes."""
 
     def __init__(self, changes: Iterable[Change]) -> None:

@@ -78,7 +78,7 @@ def open_engine(url: str) -> SpoolEngine:
     """Open and lock the database that a URL names, or raise `StorageError`."""
     parsed = parse_database_url(url)
     if parsed.get_backend_name() == "sqlite":
-        return _SqliteEngine(check_place(parsed))
+        return _SpoolEngine(check_place(parsed))
     require_psycopg(show_url(parsed))
     from storage.postgresql import PostgresqlEngine
 
@@ -92,7 +92,7 @@ def open_engine(url: str) -> SpoolEngine:
     return engine
 
 
-class _SqliteEngine:
+class _SpoolEngine:
     """A SQLite file and its lock."""
 
     cautions = ()

@@ -12,8 +12,8 @@ from sqlalchemy import Table, delete, insert, inspect, select, update
 
 from mailing.rules.events import Change, Spooled
 from mailing.rules.failures import Digest, Failing
-from mailing.rules.spooled import FINAL_STATES, Chunk, Message
-from mailing.spool.batch import Batch
+from mailing.rules.spooled import FINAL_STATES, Chunk, MailMessage
+from mailing.spool.batch import SpoolBatch
 from mailing.spool.engines import SpoolEngine, may_open, open_engine
 from mailing.spool.tables import CHUNKS, CONTENTS, DIGESTS, FAILING, FIRST_LAYOUT, MESSAGES, METADATA, SPOOL
 from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
@@ -43,7 +43,7 @@ SPOOL_KEY = 1
 SECRET_BYTES = 32
 ROWS_AT_A_TIME = 100
 
-_MESSAGES = msgspec.json.Decoder(Message)
+_MESSAGES = msgspec.json.Decoder(MailMessage)
 _CHUNKS = msgspec.json.Decoder(Chunk)
 _FAILING = msgspec.json.Decoder(Failing)
 _DIGESTS = msgspec.json.Decoder(Digest)
@@ -54,11 +54,11 @@ Row = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SpoolContents:
     """Content of a spool at its opening."""
 
     unfinished: tuple[Spooled, ...]
-    finished: tuple[Message, ...]
+    finished: tuple[MailMessage, ...]
     failing: tuple[Failing, ...] = ()
     digests: tuple[Digest, ...] = ()
 
@@ -81,7 +81,7 @@ class Spool:
 
         Raises `SpoolLostError` if the database differs from the state that the last commit left.
         """
-        engine, batch = self._engine, Batch(changes)
+        engine, batch = self._engine, SpoolBatch(changes)
         with engine.translate_errors():
             engine.check_exclusive()
             self._commits += 1
@@ -145,12 +145,12 @@ class Spool:
             self._is_open = False
             self._engine.close()
 
-    def find(self) -> Found:
+    def find(self) -> SpoolContents:
         """Read and check every row, or raise `DatabaseDamagedError` with the damaged row."""
         with self._engine.translate_errors(), self._engine.connection.begin():
             return self.look()
 
-    def look(self) -> Found:
+    def look(self) -> SpoolContents:
         """Read and check every row within a transaction that is under way."""
         messages = [self._message_of(row) for row in self._all(MESSAGES)]
         chunks: dict[str, list[Chunk]] = {each.id: [] for each in messages if each.state not in FINAL_STATES}
@@ -166,7 +166,7 @@ class Spool:
             found.sort(key=lambda chunk: chunk.number)
             if [chunk.number for chunk in found] != [*range(len(found))]:
                 self._refuse(CHUNKS, (id_, len(found)), "or one before it is missing")
-        return Found(
+        return SpoolContents(
             tuple(Spooled(each, tuple(chunks[each.id])) for each in messages if each.id in chunks),
             tuple(each for each in messages if each.id not in chunks),
             failing,
@@ -188,7 +188,7 @@ class Spool:
             self._refuse(table, row, "is not what was written: its checksum is wrong")
         return row[:-1]
 
-    def _message_of(self, row: Row) -> Message:
+    def _message_of(self, row: Row) -> MailMessage:
         return _MESSAGES.decode(row[1])
 
     def _refuse(self, table: Table, row: Row, what: str) -> None:

@@ -251,7 +251,7 @@ class AncestorSets:
         seen = self._forget_below(roots) | {graph.representative(child) for _, child in (*added, *removed)}
         for node in losing:
             seen |= self.derived_children(node)
-        pending = _Pending(self._sets)
+        pending = _PendingNodes(self._sets)
         for parent, child in added:
             below = graph.representative(child)
             if kept(below) is not None and below != graph.representative(parent):
@@ -293,7 +293,7 @@ class AncestorSets:
         """
         graph, kept, owner = self._graph, self._kept, self._graph.virtual_node_of
         losing: set[NodeIndex] = set()
-        pending = _Pending(self._sets)
+        pending = _PendingNodes(self._sets)
         room = ARCS_LOOKED_AT_LIMIT
         for below, lost in losses:
             pending.add(below, lost)
@@ -337,7 +337,7 @@ class AncestorSets:
                     pending.add(child, lost)
         return losing
 
-    def _pass_down(self, pending: _Pending) -> bool:
+    def _pass_down(self, pending: _PendingNodes) -> bool:
         """Add the offered ancestors to nodes, and pass gains on to nodes below. Return False if the nodes are too
         many."""
         while (next_one := pending.pop()) is not None:
@@ -494,7 +494,7 @@ def _union(sets: list[BitMap]) -> Generator[None, None, BitMap]:
         sets = united
 
 
-class _Pending:
+class _PendingNodes:
     """Ancestors offered to nodes and not handled yet. The node with the smallest set comes first."""
 
     def __init__(self, sets: dict[NodeIndex, BitMap]) -> None:

@@ -42,7 +42,7 @@ class PairPhase(Enum):
 
 
 @dataclass(slots=True)
-class Pair:
+class PairState:
     """State of a parents' home towards one children's home."""
 
     phase: PairPhase = PairPhase.SETTLED

@@ -27,7 +27,7 @@ from namegraph.model.operations import CreateGroup, DeleteGroup
 from namegraph.model.priorities import Priority
 from namegraph.model.protocol_versions import OFFERED_ENTERING_VERSION
 from namegraph.model.rows import NodeKind, RequestId
-from namegraph.reconcile.pair_phase import Pair, PairPhase
+from namegraph.reconcile.pair_phase import PairPhase, PairState
 from namegraph.reconcile.suspended_arcs import left_with, suspended_with
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.durable_maps import NUMBERS_OF_SERVERS, SERVERS, DurableMap, packed
@@ -87,7 +87,7 @@ class Reconciliation:
         self._offered = DurableMap(context.durable, OFFERED, NUMBERS_OF_SERVERS, packed(HintedOutcome))
         self._parts_begun: dict[tuple[ServerId, int], int] = {}
         """Number of parts of each offer that were begun in this view."""
-        self._pairs: dict[ServerId, Pair] = {}
+        self._pairs: dict[ServerId, PairState] = {}
         """Progress with each children's home in settling the arcs to it. This server is the parents' home."""
         self._under_way: dict[UpdateId, _SettleArcs | _TakeOffer | _Recreate] = {}
         """Purpose of each update that this server began itself."""
@@ -163,8 +163,8 @@ class Reconciliation:
     def _want(self, group: NodeId, server: ServerId) -> None:
         self._wanted.setdefault(group, {})[server] = None
 
-    def _pair_with(self, server: ServerId) -> Pair:
-        return self._pairs.setdefault(server, Pair())
+    def _pair_with(self, server: ServerId) -> PairState:
+        return self._pairs.setdefault(server, PairState())
 
     def _compare(self, server: ServerId) -> None:
         """Send a digest as the parents' home, to ask for newer states."""

@@ -147,7 +147,7 @@ class Piece:
         return len(self.nodes) + len(self.arcs) + len(self.virtual_nodes) + len(self.ancestor_sets) >= PIECE_ROWS
 
 
-class Snapshot:
+class SnapshotReading:
     """One reading of a server's state. The owner reports every step (`note`) until it is finished."""
 
     def __init__(

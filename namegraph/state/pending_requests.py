@@ -17,7 +17,7 @@ from namegraph.wire.message_parts import UpdateId
 
 
 @dataclass(slots=True)
-class Asked:
+class PendingRequest:
     """One request, and the calls that wait for its outcome."""
 
     request_id: RequestId
@@ -31,7 +31,7 @@ class PendingRequests:
     """The requests under way."""
 
     def __init__(self) -> None:
-        self._asked: dict[UpdateId, Asked] = {}
+        self._asked: dict[UpdateId, PendingRequest] = {}
         self._under_way: dict[RequestId, UpdateId] = {}
 
     def wait_with(self, request_id: RequestId, digest: str, ticket: int) -> bool:
@@ -48,7 +48,7 @@ class PendingRequests:
         asked.tickets.append(ticket)
         return True
 
-    def begin(self, update_id: UpdateId, asked: Asked) -> None:
+    def begin(self, update_id: UpdateId, asked: PendingRequest) -> None:
         """Record that a request's update was begun."""
         self._asked[update_id] = asked
         self._under_way[asked.request_id] = update_id
@@ -57,13 +57,13 @@ class PendingRequests:
         """Record that a request's update was begun again under another id."""
         self.begin(now, self._asked.pop(before))
 
-    def ended(self, update_id: UpdateId, outcome: Outcome, place: Priority | None) -> Asked:
+    def ended(self, update_id: UpdateId, outcome: Outcome, place: Priority | None) -> PendingRequest:
         """Record a request's outcome, and return the request."""
         asked = self._asked[update_id]
         asked.outcome, asked.place = outcome, place
         return asked
 
-    def complete(self, update_id: UpdateId, effects: tuple[GraphEffect, ...]) -> Asked:
+    def complete(self, update_id: UpdateId, effects: tuple[GraphEffect, ...]) -> PendingRequest:
         """Add further effects of a committed update to the outcome, and return the request."""
         asked = self._asked[update_id]
         if isinstance(asked.outcome, Committed):

@@ -42,7 +42,7 @@ class MustLeaveError(Exception):
         """(parent, child), sorted."""
 
 
-class Collector:
+class OperationCollector:
     """Reads the operations of one update over an unchanged graph."""
 
     def __init__(self, context: ServerContext, *, is_whole: bool = True, is_of_client: bool = True) -> None:

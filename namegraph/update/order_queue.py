@@ -50,7 +50,7 @@ from namegraph.state.durable_maps import UPDATES, DurableMap, ValueForm, packed,
 from namegraph.state.in_doubt import Missed
 from namegraph.update.import_plan import creates, steps_in
 from namegraph.update.prepare import Findings
-from namegraph.update.turns import Standing, Turns
+from namegraph.update.turns import TurnPlace, Turns
 from namegraph.wire.message_parts import ArcId, Cover, OnwardServers, PendingEntry, ReconcileArc, Update, UpdateId
 
 T = TypeVar("T")
@@ -475,7 +475,9 @@ class Entries:
             entry, update = self.by_update[update_id], self.updates.get(update_id)
             part, is_cut = self.part(entry), update is not None and update.cut is not None
             place = (entry.place, update_id)
-            turns.put(Standing(place, part.nodes, part.unknown, part.followed, entry.entry_nodes, is_cut, entry.is_due))
+            turns.put(
+                TurnPlace(place, part.nodes, part.unknown, part.followed, entry.entry_nodes, is_cut, entry.is_due)
+            )
         self._to_put.clear()
         return turns
 

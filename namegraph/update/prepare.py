@@ -22,7 +22,7 @@ from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
 from namegraph.state.known_arcs import active_arc, known_arc
 from namegraph.state.uncertainty import Uncertainty
-from namegraph.update.admission import Collector, MustLeaveError, no_group_here
+from namegraph.update.admission import MustLeaveError, OperationCollector, no_group_here
 from namegraph.update.arc_authority import ArcStep, Place, authority, authority_over
 from namegraph.update.import_plan import operations_in
 from namegraph.update.prepare_import import prepare_import
@@ -85,7 +85,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
         arcs, children, declined = find_inner(context, records, inner, asked_by=update.update_id.coordinator)
         return Findings((), pack_arcs(arcs), children, 0, declined)
     since = graph.mark()
-    collector = Collector(context, is_whole=False, is_of_client=update.is_of_client)
+    collector = OperationCollector(context, is_whole=False, is_of_client=update.is_of_client)
     try:
         changes = collector.collect(operations_in(update), size=update.size)
         return Findings(
@@ -111,7 +111,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
         graph.forget_interned(since)
 
 
-def _waiting_kinds(context: ServerContext, update: Update, collector: Collector) -> dict[ArcId, NodeKind]:
+def _waiting_kinds(context: ServerContext, update: Update, collector: OperationCollector) -> dict[ArcId, NodeKind]:
     """Return the arcs from or to here that are to wait for the home of their other end, each with the assumed kind of
     its child.
 
@@ -160,7 +160,7 @@ def _arc_changes(
 
 
 def _children(
-    context: ServerContext, records: AncestryStore, update: Update, collector: Collector
+    context: ServerContext, records: AncestryStore, update: Update, collector: OperationCollector
 ) -> tuple[ChildTruth, ...]:
     """Return the children, owned here, of the update's arcs."""
     graph = context.graph

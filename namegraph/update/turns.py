@@ -51,7 +51,7 @@ class _Wide:
 
 
 @dataclass(slots=True)
-class Standing:
+class TurnPlace:
     """Affected nodes of an entry, and its place."""
 
     place: Place
@@ -78,7 +78,7 @@ class Turns:
 
     def __init__(self, graph: NameGraph) -> None:
         self._graph = graph
-        self._standings: dict[UpdateId, Standing] = {}
+        self._standings: dict[UpdateId, TurnPlace] = {}
         self._line: list[Place] = []
         """All entries, in order."""
         self._cuts: list[Place] = []
@@ -97,7 +97,7 @@ class Turns:
         """Place of the first of all entries. None if there is none."""
         return self._line[0][0] if self._line else None
 
-    def put(self, new: Standing) -> None:
+    def put(self, new: TurnPlace) -> None:
         """Put an entry in its lines, in place of its former state."""
         update_id = new.place[1]
         old = self._standings.get(update_id)
@@ -224,7 +224,7 @@ class Turns:
                         insort(unseen, place)
         return sorted(found - {update_id})
 
-    def _look_at(self, standing: Standing) -> None:
+    def _look_at(self, standing: TurnPlace) -> None:
         if standing.waits_at is None:
             heappush(self._to_look_at, standing.place)
 
@@ -245,7 +245,7 @@ class Turns:
         if not waiting:
             self._waiting.pop(node, None)
 
-    def _before(self, standing: Standing) -> tuple[Node, Place] | None:
+    def _before(self, standing: TurnPlace) -> tuple[Node, Place] | None:
         """Return a node that an entry shares with an earlier entry, and that entry's place. None if no entry is
         earlier."""
         place = standing.place
@@ -261,7 +261,7 @@ class Turns:
                 return common, wide.line[0]
         return None
 
-    def _lines_at(self, standing: Standing) -> Iterator[tuple[Node, list[Place]]]:
+    def _lines_at(self, standing: TurnPlace) -> Iterator[tuple[Node, list[Place]]]:
         """Yield the lines of the nodes of an entry, except those of wide entries."""
         at_number, at_name, index, ids = self._at_number, self._at_name, self._graph.index, self._graph.ids
         for number in standing.nodes & at_number.keys():
@@ -276,7 +276,7 @@ class Turns:
         for number in self._named(at_name.keys(), standing.nodes):
             yield number, at_name[ids[number]]
 
-    def _common(self, standing: Standing, wide: _Wide) -> Node | None:
+    def _common(self, standing: TurnPlace, wide: _Wide) -> Node | None:
         """Return a node that an entry and a wide set share, in the entry's form. None if there is none."""
         if not standing.nodes.isdisjoint(wide.nodes):
             return min(standing.nodes & wide.nodes)
@@ -301,7 +301,7 @@ class Turns:
             return (index[name] for name in names if index.get(name) in nodes)
         return (node for node in nodes if node < len(ids) and ids[node] in names)
 
-    def _find_lines(self, new: Standing) -> None:
+    def _find_lines(self, new: TurnPlace) -> None:
         """Set the lines of an entry: node by node, or with a wide set."""
         few = WIDE_FROM_NODES
         if len(new.nodes) + len(new.names) <= few:
@@ -319,7 +319,7 @@ class Turns:
         insort(new.wide.line, new.place)
 
 
-def _affect_the_same(one: Standing, other: Standing) -> bool:
+def _affect_the_same(one: TurnPlace, other: TurnPlace) -> bool:
     if one.nodes is other.nodes and one.names is other.names:
         return True
     return one.nodes == other.nodes and one.names == other.names and one.followed == other.followed

@@ -60,7 +60,7 @@ class CountsBytes(Protocol):
         """Count fewer bytes."""
 
 
-class Batch:
+class CallBatch:
     """One batch, as far as it has come."""
 
     def __init__(self, counts: CountsBytes) -> None:
@@ -85,7 +85,7 @@ class Batch:
         self._counts.remove(self.size)
 
 
-class Gathering:
+class BatchGathering:
     """Gathering of the batches of one service."""
 
     def __init__(self, counts: CountsBytes) -> None:
@@ -96,14 +96,14 @@ class Gathering:
         """Number of streams by caller, those that wait for a place included."""
         self._heard_out = 0
 
-    async def whole(self, chunks: AsyncIterator[bytes], context: Context) -> Batch:
+    async def whole(self, chunks: AsyncIterator[bytes], context: Context) -> CallBatch:
         """Read a stream to its end.
 
         Raises `RefusedError` if it is too large or too slow.
 
         The bytes of the returned batch are not counted any more.
         """
-        batch, caller = Batch(self._counts), _caller_of(context)
+        batch, caller = CallBatch(self._counts), _caller_of(context)
         if self._streams[caller] >= STREAMS_OF_CALLER_LIMIT or self._streams.total() >= STREAMS_LIMIT:
             await self._hear_out(chunks)
             raise refuse(

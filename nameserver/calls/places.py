@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from namegraph import Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context, Handler
-from nameserver.calls.gathering import Gathering
+from nameserver.calls.gathering import BatchGathering
 from nameserver.routing.forwarding import is_forwarded
 from nameserver.wire.status_mapping import abort
 
@@ -210,7 +210,7 @@ class _Guard:
         self._is_of_servers = is_of_servers
         self._places = places
         self._request_bytes = request_bytes
-        self._gathering = Gathering(request_bytes)
+        self._gathering = BatchGathering(request_bytes)
 
     def of(self, handler: Any) -> Handler:
         if handler.unary_unary is not None:

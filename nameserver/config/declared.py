@@ -139,7 +139,7 @@ class WholeNumber(Number):
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class WordReader:
     """Reader of one of some words."""
 
     words: type[StrEnum]

@@ -25,7 +25,7 @@ from nameserver.config.declared import (
     SettingsError,
     Texts,
     WholeNumber,
-    Word,
+    WordReader,
     WrongValueError,
     address_in,
     declarations,
@@ -212,8 +212,8 @@ class Settings:
         Number(0, RESTART_GRACE_SECONDS_LIMIT, "seconds"),
         "Time that peers wait for this server after a planned stop.",
     ] = 5.0
-    log_format: Annotated[LogFormat, Word(LogFormat), "Form of the log."] = LogFormat.TEXT
-    log_level: Annotated[LogLevel, Word(LogLevel), "Lowest weight of lines of the log."] = LogLevel.INFO
+    log_format: Annotated[LogFormat, WordReader(LogFormat), "Form of the log."] = LogFormat.TEXT
+    log_level: Annotated[LogLevel, WordReader(LogLevel), "Lowest weight of lines of the log."] = LogLevel.INFO
     metrics_listen: Annotated[str | None, LISTENED, "Address at which metrics are read; without it, nowhere."] = None
     traces_endpoint: Annotated[str | None, CALLED, "Address that spans are sent to (OTLP); without it, nowhere."] = None
     announced_address: Annotated[

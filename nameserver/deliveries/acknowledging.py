@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from delivery.mailboxes.subscription_read import Standing
+from delivery.mailboxes.subscription_read import EndpointPosition
 from delivery.model.events import Acknowledge, AcknowledgeAll
 from delivery.model.words import Kept, Position
 from namegraph import RefusedError
@@ -62,7 +62,7 @@ class Acknowledging:
         together: Acknowledgements,
         machine: DeliveryMachine,
         endpoint: Endpoint,
-        standings: Mapping[Kept, Standing],
+        standings: Mapping[Kept, EndpointPosition],
     ) -> None:
         self._together = together
         self._machine = machine

@@ -14,7 +14,7 @@ from delivery.model.events import (
     DropDeadLetters,
     ReplayDeadLetters,
 )
-from delivery.origin.dead_letters import DeadLetter, DeadReason
+from delivery.origin.dead_letters import DeadReason, UndeliveredParcel
 from namegraph import Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
 from nameserver.deliveries.machine import DeliveryMachine
@@ -101,7 +101,7 @@ _REASONS: Final = {
 }
 
 
-def _told(letter: DeadLetter) -> wire.DeadLetter:
+def _told(letter: UndeliveredParcel) -> wire.DeadLetter:
     return wire.DeadLetter(
         number=letter.number,
         id=letter.first_id,

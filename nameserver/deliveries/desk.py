@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from delivery.mailboxes.gateways import Recipients
 from delivery.model.events import Answer, DeliveryRefused, Notice, OwnRequest, Send, SendAll, Settled
 from delivery.model.policy import Policy
-from delivery.origin.dead_letters import DeadLetter
+from delivery.origin.dead_letters import UndeliveredParcel
 from delivery.origin.queue import Due
 from delivery.server import Server
 from delivery.volatile.datagrams import Shown
 from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, Subnet, refuse
 from nameserver.calls.stable_listing import made
-from nameserver.deliveries.machine import MailboxState, Progress
+from nameserver.deliveries.machine import DeliveryProgress, MailboxState
 from nameserver.deliveries.ring_view import RingView
 from nameserver.driver.letting_out import DatagramCounts
 from nameserver.driver.run_loop import RunLoop
@@ -156,11 +156,11 @@ class Desk:
         """Take the event at once, without an answer."""
         self._run_loop.take(event)
 
-    def progress(self, message_id: str) -> Progress | None:
+    def progress(self, message_id: str) -> DeliveryProgress | None:
         """Return the progress of a message that was accepted here. None if it is settled, or unknown."""
         delivery = self._core.delivery
         found = delivery.in_memory.origin.progress(message_id) or delivery.origin.progress(message_id)
-        return None if found is None else Progress(*found)
+        return None if found is None else DeliveryProgress(*found)
 
     async def until_durable(self) -> None:
         """Wait until all events taken by now are durable. Raises `RefusedError` if the database fails."""
@@ -221,7 +221,7 @@ class Desk:
         found = [self.mailbox_of(name) for name in names[first : first + limit]]
         return [state for state in found if state is not None]
 
-    def dead_letters_after(self, number: int, limit: int) -> Sequence[DeadLetter]:
+    def dead_letters_after(self, number: int, limit: int) -> Sequence[UndeliveredParcel]:
         """Return at most `limit` dead letters with higher numbers, sorted."""
         return self._core.delivery.dead_letters.after(number, limit)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Final
 
-from delivery.model.words import Message, Position, PositionToken
+from delivery.model.words import MessageContent, Position, PositionToken
 from delivery.wire.posts import Lost, Parcel, decode_stored_post
 from namegraph import LogRecord, NodeId
 from nameserver.deliveries.machine import DeliveryMachine
@@ -63,7 +63,7 @@ class LogEntry:
         return self._held.parcels if isinstance(self._held, Lost) else 0
 
     @property
-    def messages(self) -> Sequence[Message]:
+    def messages(self) -> Sequence[MessageContent]:
         """Messages of the entry."""
         return () if isinstance(self._held, Lost) else self._held.messages
 

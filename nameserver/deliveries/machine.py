@@ -11,7 +11,7 @@ from delivery.mailboxes.gateways import Recipients
 from delivery.model.events import Answer, Notice, OwnRequest, Send, Settled
 from delivery.model.policy import Policy
 from delivery.model.words import Position
-from delivery.origin.dead_letters import DeadLetter
+from delivery.origin.dead_letters import UndeliveredParcel
 from delivery.origin.queue import Due
 from delivery.volatile.datagrams import Shown
 from namegraph import LogRecord, NodeId, Refusal, RefusedError, ServerId, Subnet
@@ -19,7 +19,7 @@ from nameserver.deliveries.ring_view import RingView
 from nameserver.driver.letting_out import DatagramCounts
 
 
-class Progress(NamedTuple):
+class DeliveryProgress(NamedTuple):
     """Progress of a message that is not settled."""
 
     mailboxes: int
@@ -90,7 +90,7 @@ class DeliveryMachine(Protocol):
         Call this once, right after the message was taken.
         """
 
-    def progress(self, message_id: str) -> Progress | None:
+    def progress(self, message_id: str) -> DeliveryProgress | None:
         """Return the progress of a message that was accepted here. None if it is settled, or unknown."""
 
     def is_in_reach(self, server: ServerId) -> bool:
@@ -139,7 +139,7 @@ class DeliveryMachine(Protocol):
     async def mailboxes_after(self, process: str, limit: int) -> Sequence[MailboxState]:
         """Return at most `limit` mailboxes, sorted by process, whose processes sort after a text."""
 
-    def dead_letters_after(self, number: int, limit: int) -> Sequence[DeadLetter]:
+    def dead_letters_after(self, number: int, limit: int) -> Sequence[UndeliveredParcel]:
         """Return at most `limit` dead letters with higher numbers, sorted."""
 
     @property

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from delivery.model.events import Accepted, Answer, DatagramSent, Queued, Settled
-from delivery.model.words import EVERYBODY, Filter, Kept, Message, Position, PositionToken, Quality
+from delivery.model.words import EVERYBODY, Filter, Kept, MessageContent, Position, PositionToken, Quality
 from delivery.wire.posts import SENDER_ID_LIMIT, Datagram
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, Target, TargetSet, refuse
 from nameserver.deliveries.endpoints import ShownDatagram
@@ -114,7 +114,7 @@ def read_filter(begin: wire.SubscribeRequest.Begin, known: KnownIds) -> Filter:
     return Filter(groups, frozenset(begin.senders))
 
 
-def read_message(told: wire.SendRequest.Message, *, sent_at_ms: int) -> Message:
+def read_message(told: wire.SendRequest.Message, *, sent_at_ms: int) -> MessageContent:
     """Return the message that receivers get. Raises `RefusedError`."""
     if told.number and told.request_id:
         raise refuse(Reason.INVALID_REQUEST, "a message has a number or a request id, not both", field="request_id")
@@ -122,7 +122,7 @@ def read_message(told: wire.SendRequest.Message, *, sent_at_ms: int) -> Message:
         raise refuse(Reason.INVALID_REQUEST, "a number needs a sender", field="sender")
     if not (_is_printable(told.sender) and _is_printable(told.request_id)):
         raise refuse(Reason.INVALID_REQUEST, "an id has printable characters alone", field="sender")
-    return Message(told.payload, _read_headers(told.headers), told.sender, sent_at_ms, told.deadline_ms)
+    return MessageContent(told.payload, _read_headers(told.headers), told.sender, sent_at_ms, told.deadline_ms)
 
 
 def _read_headers(headers: Iterable[wire.Header]) -> tuple[tuple[str, str], ...]:
@@ -252,7 +252,7 @@ def shown_datagram(datagram: Datagram) -> ShownDatagram:
     return ShownDatagram(encoded, size_told(message), message.expires_at_ms)
 
 
-def size_told(message: Message) -> int:
+def size_told(message: MessageContent) -> int:
     """Return the bytes of payload and headers, which count against the credit of an endpoint."""
     of_headers = sum(len(name.encode()) + len(value.encode()) for name, value in message.headers)
     return len(message.payload) + of_headers

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from delivery.model.events import Accepted, Answer, DatagramSent, DeliveryRefused, Send, Settled
-from delivery.model.words import Message
+from delivery.model.words import MessageContent
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, TargetSet, refuse
 from nameserver.calls.adapters import Context
 from nameserver.calls.stream_places import StreamPlace, network_of_caller
@@ -445,7 +445,7 @@ class _SendStream:
     def _gather_like(self, alike: _Alike, payload: bytes, number: int) -> None:
         """Take a message that differs from an earlier one only in its payload and its number."""
         first, of_first = alike.send, alike.send.message
-        message = Message(payload, of_first.headers, of_first.sender, self._now_ms, of_first.deadline_ms)
+        message = MessageContent(payload, of_first.headers, of_first.sender, self._now_ms, of_first.deadline_ms)
         objection = self._machine.rate_objection(alike.rated_as)
         ticket, targets, quality = self._machine.new_ticket(), first.targets, first.quality
         self._gather(Send(ticket, targets, message, quality, number, "", first.wants_settled, objection, self._source))

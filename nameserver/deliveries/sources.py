@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from delivery.mailboxes.gateways import Recipients
-from delivery.mailboxes.subscription_read import Standing
+from delivery.mailboxes.subscription_read import EndpointPosition
 from delivery.model.words import Kept
 from nameserver.deliveries.log_tail import ENTRIES_AT_ONCE, LogEntry, LogTail
 from nameserver.deliveries.machine import DeliveryMachine
@@ -129,11 +129,11 @@ class RingSource:
 
 
 @dataclass(slots=True)
-class Reading:
+class SourcePosition:
     """Progress of a listener in one source."""
 
     source: Source
-    standing: Standing
+    standing: EndpointPosition
     gap: int = 0
     """Entries that were lost before the next message, and not told yet."""
 

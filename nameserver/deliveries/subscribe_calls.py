@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
-from delivery.mailboxes.subscription_read import Standing
+from delivery.mailboxes.subscription_read import EndpointPosition
 from delivery.model.events import DeliveryRefused, Start, StopListening, Subscribe, Subscribed
 from delivery.model.words import Filter, Kept, Position, PositionToken
 from delivery.volatile.datagrams import Shown
@@ -33,7 +33,7 @@ from nameserver.deliveries.acknowledging import Acknowledgements, Acknowledging
 from nameserver.deliveries.endpoints import Endpoint, Endpoints
 from nameserver.deliveries.log_tail import LogEntry, LogTail
 from nameserver.deliveries.machine import DeliveryMachine
-from nameserver.deliveries.sources import LogSource, Reading, RingSource, Source
+from nameserver.deliveries.sources import LogSource, RingSource, Source, SourcePosition
 from nameserver.wire.conversion import KnownIds
 from shadowtree.v1 import delivery_pb2 as wire
 
@@ -104,7 +104,7 @@ class SubscribeCalls:
     async def _listen(
         self,
         endpoint: Endpoint,
-        readings: Sequence[Reading],
+        readings: Sequence[SourcePosition],
         first: wire.SubscribeRequest,
         requests: AsyncIterator[wire.SubscribeRequest],
         context: Context,
@@ -130,7 +130,7 @@ class SubscribeCalls:
 
     async def _begin(
         self, ticket: int, begin: wire.SubscribeRequest.Begin, *, caller: str
-    ) -> tuple[Endpoint, Sequence[Reading]]:
+    ) -> tuple[Endpoint, Sequence[SourcePosition]]:
         """Return the endpoint, and its progress in each source, the log first."""
         machine = self._machine
         process = message_wire.read_reader(begin.name, "name", self._known)
@@ -167,14 +167,16 @@ class SubscribeCalls:
         token = handed.get(Kept.DURABLE)
         if token and token.incarnation == machine.incarnation and token.position.entry <= machine.logged:
             handed_out = token.position
-        of_log = Standing(answer.cursor, handed_out=handed_out, is_ephemeral=begin.ephemeral)
-        of_ring = Standing(answer.in_memory, handed_out=self._place_in_memory(handed), is_ephemeral=begin.ephemeral)
+        of_log = EndpointPosition(answer.cursor, handed_out=handed_out, is_ephemeral=begin.ephemeral)
+        of_ring = EndpointPosition(
+            answer.in_memory, handed_out=self._place_in_memory(handed), is_ephemeral=begin.ephemeral
+        )
         # A listener that was handed messages before this server started may have lost those behind them.
         was_before = any(
             token.kept is Kept.MEMORY and not machine.ring.is_of_this_start(token.position.entry)
             for token in (*handled.values(), *handed.values())
         )
-        readings = (Reading(self._log, of_log), Reading(self._ring, of_ring, gap=int(was_before)))
+        readings = (SourcePosition(self._log, of_log), SourcePosition(self._ring, of_ring, gap=int(was_before)))
         # No endpoint takes an ephemeral one over: each is named by its ticket.
         key = (answer.mailbox, str(ticket) if begin.ephemeral else begin.subscription)
         return Endpoint(process, key, answer.epoch, wanted=wanted, takes_more=begin.takes_more), readings
@@ -219,7 +221,7 @@ class SubscribeCalls:
                     acknowledging.take(kept, token.position)
 
     async def _hand_out(
-        self, endpoint: Endpoint, readings: Sequence[Reading], acknowledging: Acknowledging, context: Context
+        self, endpoint: Endpoint, readings: Sequence[SourcePosition], acknowledging: Acknowledging, context: Context
     ) -> None:
         """Send the messages of the mailbox. Return once the endpoint leaves. Raises the reason of its end."""
         while True:
@@ -241,7 +243,7 @@ class SubscribeCalls:
             if not (has_some and any(reading.is_behind for reading in readings)):
                 await endpoint.changed.wait()
 
-    async def _hand_out_some(self, endpoint: Endpoint, reading: Reading, context: Context) -> bool:
+    async def _hand_out_some(self, endpoint: Endpoint, reading: SourcePosition, context: Context) -> bool:
         """Send some entries of a source. Return True if there were any."""
         source, standing = reading.source, reading.standing
         entries = await source.read(standing.cursor.entry - 1)
@@ -291,7 +293,7 @@ def _may_want(wanted: Filter, entry: LogEntry) -> bool:
 class _HandedOut:
     """Output for an endpoint, while it is put together: a response for each audience."""
 
-    def __init__(self, endpoint: Endpoint, standing: Standing, gap: int, now_ms: int) -> None:
+    def __init__(self, endpoint: Endpoint, standing: EndpointPosition, gap: int, now_ms: int) -> None:
         self.gap = gap
         """Entries that were lost before the next message, and not told yet."""
         self._chunks: list[bytes] = []

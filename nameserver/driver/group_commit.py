@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from delivery.model.events import Answer
-from delivery.volatile.output import RingGrew, Unkept
+from delivery.volatile.output import RingGrew, VolatileOutput
 from namegraph import Committed, Lane, Outcome, Reason, Records, Refusal, ServerId
 
 
@@ -54,7 +54,7 @@ class Batch:
         self.held_reads: list[asyncio.Future[Refusal | None]] = []
         self.answers: list[Answer] = []
         """Answers for callers of the delivery half, sent once the records are durable."""
-        self.unkept: list[Unkept] = []
+        self.unkept: list[VolatileOutput] = []
         """Volatile output that leaves once the records are durable."""
         self.first_letters: dict[Flow, int] = {}
         """Number of the first letter to each server that rests on these records or was sent after them."""
@@ -109,7 +109,7 @@ class Batch:
         for reader in self.held_reads:
             if not reader.done():
                 reader.set_result(unavailable(why))
-        of_memory: list[Unkept] = [each for each in self.unkept if isinstance(each, RingGrew)]
+        of_memory: list[VolatileOutput] = [each for each in self.unkept if isinstance(each, RingGrew)]
         self._forget_waiters()
         self.unkept = of_memory
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from delivery.volatile.datagrams import PeerDatagram, Shown
-from delivery.volatile.output import RingGrew, Unkept
+from delivery.volatile.output import RingGrew, VolatileOutput
 from namegraph import ServerId
 from nameserver.driver.group_commit import Batch
 from nameserver.driver.ports import DeliveryDesk
@@ -42,7 +42,7 @@ class LettingOut:
         self.send_datagram: Callable[[ServerId, bytes], bool] = lambda _receiver, _encoded: False
         """Sender of a datagram to another server. Returns True if the datagram can leave soon and will."""
 
-    def hold(self, unkept: Iterable[Unkept], batch: Batch) -> None:
+    def hold(self, unkept: Iterable[VolatileOutput], batch: Batch) -> None:
         """Let volatile output leave with a batch."""
         for each in unkept:
             # The limit is for datagrams alone. A caller waits for an answer, and a listener for entries in memory.
@@ -51,7 +51,7 @@ class LettingOut:
             else:
                 self.counts.dropped += 1
 
-    def let_out(self, unkept: Iterable[Unkept]) -> None:
+    def let_out(self, unkept: Iterable[VolatileOutput]) -> None:
         """Let volatile output leave at once."""
         for each in unkept:
             if isinstance(each, PeerDatagram):

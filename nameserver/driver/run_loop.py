@@ -96,7 +96,7 @@ PROBE_SECONDS = 1.0
 """Interval at which a server without records to write probes its database."""
 
 
-class Waiting(NamedTuple):
+class WaitingCaller(NamedTuple):
     """A waiting caller of this server."""
 
     command: Command
@@ -134,7 +134,7 @@ class RunLoop:
         self._clock = clock
         self._on_storage_state = on_storage_state
         self._tickets = count(1)
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting: dict[int, WaitingCaller] = {}
         self._batches = Batches()
         self._leavings = Leavings()
         self._gathering = Gathering(self._has_open)
@@ -254,7 +254,7 @@ class RunLoop:
         if deadline is not None and deadline <= self._clock():
             raise refuse(Reason.DEADLINE_EXCEEDED, "the deadline passed before the update was begun; nothing was done")
         waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting[command.ticket] = Waiting(command, waiter)
+        self._waiting[command.ticket] = WaitingCaller(command, waiter)
         try:
             self._step(command)
             outcome = await waiter

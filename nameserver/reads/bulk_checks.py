@@ -10,7 +10,7 @@ from nameserver.calls.adapters import Context
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
-from nameserver.reads.distributed_check import DistributedChecks, Question, Verdicts, answers_of
+from nameserver.reads.distributed_check import CheckQuestion, DistributedChecks, Verdicts, answers_of
 from nameserver.reads.local_check import LocalChecks
 from nameserver.routing.forwarding import part_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
@@ -93,7 +93,7 @@ class BulkCheckCalls:
                 return Verdicts(answers_of(answers), self._core.revision)
         canonical_groups, canonical_members, bad_name = self._read_names(groups, members)
         verdicts = await self._cross_checks.answer(
-            Question(canonical_groups, canonical_members, part_seconds(context), at_least_revision)
+            CheckQuestion(canonical_groups, canonical_members, part_seconds(context), at_least_revision)
         )
         verdicts.refused = verdicts.refused or bad_name
         return verdicts

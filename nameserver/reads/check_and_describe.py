@@ -6,7 +6,7 @@ from functools import partial
 
 from namegraph import CoreQueries, NodeId, Reason, refuse
 from nameserver.calls.adapters import Context
-from nameserver.reads.distributed_check import UNCERTAIN, YES, DistributedChecks, Question, uncertain
+from nameserver.reads.distributed_check import UNCERTAIN, YES, CheckQuestion, DistributedChecks, uncertain
 from nameserver.reads.duplication_records import ArcRecords
 from nameserver.reads.local_check import LocalChecks, PairFinding
 from nameserver.routing.fan_out import newest
@@ -61,7 +61,7 @@ class QuestionCalls:
             if is_known and not self._checks.may_miss_something:
                 is_below = finding is PairFinding.BELOW
                 return messages.CheckResponse(is_member=is_below, revision=self._core.revision)
-        question = Question(
+        question = CheckQuestion(
             groups=(NodeId(group),),
             members=(NodeId(member),),
             seconds=part_seconds(context),

@@ -68,7 +68,7 @@ def answers_of(findings: bytearray) -> bytearray:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CheckQuestion:
     """Pairs in columns, canonical, and the way to ask for them. `explain` is for a single pair."""
 
     groups: Sequence[NodeId]
@@ -148,7 +148,7 @@ class DistributedChecks:
         self.routing = routing
         self.forwarder = forwarder
 
-    async def answer(self, question: Question) -> Verdicts:
+    async def answer(self, question: CheckQuestion) -> Verdicts:
         """Answer all pairs up to the first whose group does not exist."""
         if self.routing.is_alone:
             return self._answer_alone(question)
@@ -162,7 +162,7 @@ class DistributedChecks:
             await steps.next_step(min(pause_seconds, deadline - steps.now()))
             pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
-    def _answer_alone(self, question: Question) -> Verdicts:
+    def _answer_alone(self, question: CheckQuestion) -> Verdicts:
         groups, members = question.groups, question.members
         findings = self.checks.findings(groups, members, settles=False)
         end = findings.find(PairFinding.NO_GROUP)
@@ -178,7 +178,7 @@ class DistributedChecks:
 class _Inquiry:
     """One question on its way through the servers."""
 
-    def __init__(self, question: Question, asking: DistributedChecks) -> None:
+    def __init__(self, question: CheckQuestion, asking: DistributedChecks) -> None:
         self._question = question
         self._core = asking.core
         self._checks = asking.checks
@@ -437,7 +437,7 @@ class _Inquiry:
         return [groups[position] for position in positions], [members[position] for position in positions]
 
 
-def uncertain(question: Question, verdicts: Verdicts) -> RefusedError:
+def uncertain(question: CheckQuestion, verdicts: Verdicts) -> RefusedError:
     """Return the refusal to answer about a single pair. It names the unreachable servers."""
     group, member, unreachable = question.groups[0], question.members[0], verdicts.unreachable
     return refuse(

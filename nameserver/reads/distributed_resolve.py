@@ -46,7 +46,7 @@ from nameserver.wire.resolve_part import NotAPartError, PartReader, read_part
 from nameserver.wire.target_sets import written_targets
 from resolver.membership import MembershipResolver
 from resolver.parts import PartAnswer, PartRequest, Parts
-from resolver.resolution import Ask, Resolution, Resolved, Step, Uniting, WalkAgain
+from resolver.resolution import Ask, DistributedResolution, ResolvedIds, Step, Uniting, WalkAgain
 from resolver.walk_memory import Originator, WalkMemory
 from shadowtree.v1 import peer_pb2 as messages
 
@@ -77,10 +77,10 @@ LONGEST_DOUBT_PAUSE_SECONDS = 0.2
 NOBODY: Mapping[ServerId, RefusedError] = MappingProxyType({})
 
 
-class Answer(NamedTuple):
+class ResolveAnswer(NamedTuple):
     """Result of a resolution."""
 
-    resolved: Resolved
+    resolved: ResolvedIds
     revision: str
     """Revision that the result reflects."""
     why_failed: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Answer(NamedTuple):
     """Basis of the result, which holds as long as the basis does. Empty if it has none."""
 
 
-class Told(NamedTuple):
+class ServerPartAnswer(NamedTuple):
     """One server's part with its revision and basis."""
 
     answer: PartAnswer
@@ -114,7 +114,7 @@ class DistributedResolutions:
 
     async def resolve(
         self, group: NodeId, deadline: float | None, *, with_walk: bool, at_least_revision: str
-    ) -> Answer:
+    ) -> ResolveAnswer:
         """Resolve a group of this server over all servers.
 
         Raises `RefusedError`.
@@ -122,7 +122,7 @@ class DistributedResolutions:
         `deadline`: the caller's, on the clock of `now`. None if there is none.
         """
         originator = self._resolver.representative(group)
-        resolution = Resolution(
+        resolution = DistributedResolution(
             only(group),
             root=self._core.server,
             homes={group: self._core.server},
@@ -141,7 +141,7 @@ class DistributedResolutions:
         at_least_revision: str,
         never_met: Mapping[ServerId, RefusedError],
         named_servers: Set[ServerId] | None = None,
-    ) -> Answer:
+    ) -> ResolveAnswer:
         """Resolve the names that some target reaches and none of its exceptions does.
 
         Raises `RefusedError`.
@@ -149,7 +149,7 @@ class DistributedResolutions:
         `homes`: homes of all targets and exceptions. `never_met`: reasons why some of these homes cannot be asked.
         `named_servers`: servers whose processes are named, while those of other servers are counted. None to name all.
         """
-        resolution = Resolution(
+        resolution = DistributedResolution(
             targets,
             root=self._core.server,
             homes=homes,
@@ -162,12 +162,12 @@ class DistributedResolutions:
 
     async def _run(
         self,
-        resolution: Resolution,
+        resolution: DistributedResolution,
         originator: Originator | None,
         deadline: float | None,
         at_least_revision: str,
         never_met: Mapping[ServerId, RefusedError],
-    ) -> Answer:
+    ) -> ResolveAnswer:
         driver = _Driver(self, resolution, self._until(deadline), at_least_revision, never_met)
         resolved = await driver.run()
         agreed = resolution.agreed()
@@ -175,9 +175,9 @@ class DistributedResolutions:
             self._memory.keep(originator, agreed)
         why_failed = tuple(why for _, why in sorted(resolution.why_failed.items()))
         basis = "" if agreed is None or originator is None else written_basis(driver.bases, agreed.parts)
-        return Answer(resolved, newest([self._core.revision, *driver.revisions]), why_failed, basis)
+        return ResolveAnswer(resolved, newest([self._core.revision, *driver.revisions]), why_failed, basis)
 
-    async def resolve_ordered(self, group: NodeId, deadline: float | None) -> tuple[Resolved, str]:
+    async def resolve_ordered(self, group: NodeId, deadline: float | None) -> tuple[ResolvedIds, str]:
         """Resolve the group at one point in the order of all updates.
 
         Return the result and its revision.
@@ -191,13 +191,13 @@ class DistributedResolutions:
             kinds.pop(group, None)
         processes = tuple(sorted(node for node, kind in kinds.items() if kind is NodeKind.PROCESS))
         groups = tuple(sorted(node for node, kind in kinds.items() if kind is NodeKind.GROUP))
-        return Resolved(processes, groups, found.unreachable), found.revision
+        return ResolvedIds(processes, groups, found.unreachable), found.revision
 
-    async def ask(self, request: PartRequest, seconds: float, at_least_revision: str) -> Told:
+    async def ask(self, request: PartRequest, seconds: float, at_least_revision: str) -> ServerPartAnswer:
         """Return one server's part. Raises the errors of the forwarder, or `NotAPartError`."""
         if request.server == self._core.server:
             prepared = await made(self._parts.fill(request))
-            return Told(self._parts.answer(request, prepared), self._core.revision, self._parts.basis())
+            return ServerPartAnswer(self._parts.answer(request, prepared), self._core.revision, self._parts.basis())
         message = messages.ResolvePartRequest(
             known_version=request.known_version or "",
             with_steps=request.with_steps,
@@ -219,7 +219,7 @@ class DistributedResolutions:
             ):
                 part.take(chunk)
         answer = await made(read_part(part.chunks, targets=0 if is_plain(targets) else len(targets)))
-        return Told(answer, part.chunks[0].revision, part.chunks[0].basis)
+        return ServerPartAnswer(answer, part.chunks[0].revision, part.chunks[0].basis)
 
     async def _require_sets(self, server: ServerId) -> None:
         """Raise `RefusedError` if a server is of a release that resolves single groups alone."""
@@ -254,7 +254,7 @@ class _Driver:
     def __init__(
         self,
         resolutions: DistributedResolutions,
-        resolution: Resolution,
+        resolution: DistributedResolution,
         deadline: float,
         at_least_revision: str,
         never_met: Mapping[ServerId, RefusedError],
@@ -265,17 +265,17 @@ class _Driver:
         self._resolution = resolution
         self._deadline = deadline
         self._leaves_out_at = resolutions.now() + CHANGING_SECONDS
-        self._asked: dict[asyncio.Task[Told], ServerId] = {}
+        self._asked: dict[asyncio.Task[ServerPartAnswer], ServerId] = {}
         self._pause_seconds = DOUBT_PAUSE_SECONDS
         self.revisions: list[str] = []
         self.bases: dict[ServerId, str] = {}
         """Bases of the servers asked in the last walk."""
 
-    async def run(self) -> Resolved:
+    async def run(self) -> ResolvedIds:
         """Ask and walk until the end. Raises `RefusedError` if this server itself refuses."""
         try:
             step: Step = self._resolution.begin()
-            while not isinstance(step, Resolved):
+            while not isinstance(step, ResolvedIds):
                 step = await self._next(step)
             return step
         finally:
@@ -303,13 +303,13 @@ class _Driver:
             return self._resolution.expire()
         return self._take(deque(done))
 
-    async def _ask(self, request: PartRequest, seconds: float) -> Told:
+    async def _ask(self, request: PartRequest, seconds: float) -> ServerPartAnswer:
         why = self._never_met.get(request.server)
         if why is not None:
             raise why
         return await self._resolutions.ask(request, seconds, self._at_least_revision)
 
-    def _take(self, done: deque[asyncio.Task[Told]]) -> Step:
+    def _take(self, done: deque[asyncio.Task[ServerPartAnswer]]) -> Step:
         """Give all present answers to the resolution. The requests that follow are asked together."""
         requests: list[PartRequest] = []
         step: Step = Ask()
@@ -319,7 +319,7 @@ class _Driver:
                 requests += step.requests
         return Ask(tuple(requests)) if isinstance(step, Ask) else step
 
-    def _give_back(self, task: asyncio.Task[Told]) -> Step:
+    def _give_back(self, task: asyncio.Task[ServerPartAnswer]) -> Step:
         server = self._asked.pop(task)
         try:
             told = task.result()

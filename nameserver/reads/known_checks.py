@@ -28,7 +28,7 @@ KNOWN_PAIRS_LIMIT = 1_000
 """Most pairs of one request, answered in a millisecond."""
 
 
-class Known(IntEnum):
+class KnownCode(IntEnum):
     """Answer to a pair, as CheckKnownResponse numbers it."""
 
     UNANSWERED = 0
@@ -37,7 +37,7 @@ class Known(IntEnum):
     OTHERS_KNOW_MORE = 3
 
 
-_ANSWERS = bytes.maketrans(bytes((PairFinding.BELOW, PairFinding.NOT_BELOW)), bytes((Known.YES, Known.NO)))
+_ANSWERS = bytes.maketrans(bytes((PairFinding.BELOW, PairFinding.NOT_BELOW)), bytes((KnownCode.YES, KnownCode.NO)))
 """Answers by finding, if no other server knows more."""
 
 
@@ -72,9 +72,9 @@ class KnownChecks:
         if asked.explain or not self._reflects(asked.at_least_revision):
             return None
         answer = self._answer(asked.group, asked.member)
-        if answer not in (Known.YES, Known.NO) or self._checks.may_miss_something:
+        if answer not in (KnownCode.YES, KnownCode.NO) or self._checks.may_miss_something:
             return None
-        response = messages.CheckResponse(is_member=answer is Known.YES, revision=self._core.revision)
+        response = messages.CheckResponse(is_member=answer is KnownCode.YES, revision=self._core.revision)
         return response.SerializeToString()
 
     def check_known_now(self, request: bytes) -> bytes | None:
@@ -125,21 +125,21 @@ class KnownChecks:
         findings = self._checks.all_known(groups, members)
         return None if findings is None else bytes(findings.translate(_ANSWERS))
 
-    def _answer(self, group: str, member: str) -> Known:
+    def _answer(self, group: str, member: str) -> KnownCode:
         if member not in self._known:
             try:
                 member = conversion.read_id(member, "member", self._known)
             except RefusedError:
-                return Known.UNANSWERED
+                return KnownCode.UNANSWERED
         if self._routing.owner_kind(member) is not OwnerKind.OURS and not self._routing.is_alone:
-            return Known.OTHERS_KNOW_MORE
+            return KnownCode.OTHERS_KNOW_MORE
         node = self._known.get(NodeId(member))
         if node is not None and not self._core.ancestors.is_known(node):
-            return Known.UNANSWERED
+            return KnownCode.UNANSWERED
         finding = self._checks.finding(group, member)
         if finding is PairFinding.BELOW:
-            return Known.YES
-        return Known.NO if finding is PairFinding.NOT_BELOW else Known.UNANSWERED
+            return KnownCode.YES
+        return KnownCode.NO if finding is PairFinding.NOT_BELOW else KnownCode.UNANSWERED
 
     def _reflects(self, revision: str) -> bool:
         if not revision:

@@ -29,7 +29,7 @@ from nameserver.calls.adapters import Chunks, Context, deadline_of
 from nameserver.calls.stable_listing import filled, made
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.confirmations import written_basis
-from nameserver.reads.distributed_resolve import Answer, DistributedResolutions
+from nameserver.reads.distributed_resolve import DistributedResolutions, ResolveAnswer
 from nameserver.routing.forwarding import is_out_of_reach
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire import conversion
@@ -37,8 +37,8 @@ from nameserver.wire.chunk_cache import CHUNK_STEPS, ChunkCache, chunks_of
 from nameserver.wire.target_sets import read_targets
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
-from resolver.plans import WalkStep
-from resolver.resolution import Resolved
+from resolver.plans import PlanStep
+from resolver.resolution import ResolvedIds
 from shadowtree.v1 import name_service_pb2 as messages
 
 
@@ -133,7 +133,7 @@ class StreamCalls:
             )
         deadline = deadline_of(context, self._run_loop)
         if is_ordered:
-            answer = Answer(*await self._resolutions.resolve_ordered(group, deadline))
+            answer = ResolveAnswer(*await self._resolutions.resolve_ordered(group, deadline))
         else:
             answer = await self._resolutions.resolve(
                 group, deadline, with_walk=request.walk, at_least_revision=request.at_least_revision
@@ -200,7 +200,7 @@ class StreamCalls:
                 raise
             return error
 
-    def _chunks(self, answer: Answer, *, groups: bool) -> Chunks:
+    def _chunks(self, answer: ResolveAnswer, *, groups: bool) -> Chunks:
         resolved = answer.resolved
         header = messages.ResolveChunk(
             revision=answer.revision,
@@ -221,7 +221,7 @@ class StreamCalls:
         return headed(header, chain.from_iterable(chunks))
 
     def _named_chunks(
-        self, resolved: Resolved, what: str, names: Sequence[NodeId], firsts: Sequence[int]
+        self, resolved: ResolvedIds, what: str, names: Sequence[NodeId], firsts: Sequence[int]
     ) -> Iterable[bytes]:
         """Return names in chunks, with the target of each if a set was requested."""
         encode = _processes_chunk if what == "processes" else _groups_chunk
@@ -250,7 +250,7 @@ def _groups_chunk(groups: Sequence[NodeId], targets: Sequence[int] = ()) -> byte
     return messages.ResolveChunk(groups=groups, group_targets=targets).SerializeToString()
 
 
-def _walk_chunk(steps: Sequence[WalkStep]) -> bytes:
+def _walk_chunk(steps: Sequence[PlanStep]) -> bytes:
     # `from` is a keyword of Python, so it cannot be the name of an argument.
     return messages.ResolveChunk(
         walk=[

@@ -16,17 +16,17 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 
-class Ordered(Protocol):
+class SortKey(Protocol):
     """Items that can be sorted."""
 
     def __lt__(self, other: Any, /) -> bool:
         """Return True if this item comes first."""
 
 
-Item = TypeVar("Item", bound=Ordered)
+Item = TypeVar("Item", bound=SortKey)
 
 
-class _Source:
+class _ServerPages:
     """Pages of one server: the rest of the page at hand, and the end of the pages."""
 
     def __init__(self, pages: AsyncIterator[Sequence[Any]]) -> None:
@@ -51,7 +51,7 @@ class _Source:
 
 async def merged(sources: Sequence[AsyncIterator[Sequence[Item]]]) -> AsyncIterator[list[Item]]:
     """Merge sorted pages into sorted lists without repetitions. Each source gives each item once."""
-    going = [_Source(pages) for pages in sources]
+    going = [_ServerPages(pages) for pages in sources]
     while True:
         filling = (source.fill() for source in going if not source.items)
         for failure in await asyncio.gather(*filling, return_exceptions=True):

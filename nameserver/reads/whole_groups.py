@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from namegraph import CoreQueries, NodeId, RefusedError
-from nameserver.reads.distributed_resolve import Answer, DistributedResolutions
+from nameserver.reads.distributed_resolve import DistributedResolutions, ResolveAnswer
 from nameserver.routing.ownership import Routing
-from resolver.resolution import Resolved
+from resolver.resolution import ResolvedIds
 
 RESOLUTIONS_AT_ONCE = 8
 """Groups of one request that are resolved at a time. Each resolution asks the servers below the group."""
 
 
-class Told(NamedTuple):
+class ToldChecks(NamedTuple):
     """Results of resolutions about pairs of a group and a member, in the order of the pairs."""
 
     is_below: list[bool | None]
@@ -42,13 +42,13 @@ class WholeGroups:
 
     async def verdicts(
         self, groups: Sequence[NodeId], members: Sequence[NodeId], *, seconds: float, at_least_revision: str
-    ) -> Told:
+    ) -> ToldChecks:
         """Return True for each pair if the member is in the group, which this server owns, within `seconds`."""
         asked = list(dict.fromkeys(filter(self._is_here, groups)))
         places, resolutions = asyncio.Semaphore(RESOLUTIONS_AT_ONCE), self._resolutions
         deadline = resolutions.now() + seconds
 
-        async def resolve(group: NodeId) -> Answer | None:
+        async def resolve(group: NodeId) -> ResolveAnswer | None:
             async with places:
                 try:
                     answer = await resolutions.resolve(
@@ -61,9 +61,9 @@ class WholeGroups:
 
         whole = dict(zip(asked, await asyncio.gather(*map(resolve, asked)), strict=True))
         is_below = [_is_below(member, whole.get(group)) for group, member in zip(groups, members, strict=True)]
-        return Told(is_below, [answer.revision for answer in whole.values() if answer is not None])
+        return ToldChecks(is_below, [answer.revision for answer in whole.values() if answer is not None])
 
-    def _is_whole(self, resolved: Resolved) -> bool:
+    def _is_whole(self, resolved: ResolvedIds) -> bool:
         if resolved.unreachable or resolved.in_transition:
             return False
         routing = self._routing
@@ -75,7 +75,7 @@ class WholeGroups:
         return core.graph.group(group) is not None and core.home_of(group) == core.server
 
 
-def _is_below(member: NodeId, answer: Answer | None) -> bool | None:
+def _is_below(member: NodeId, answer: ResolveAnswer | None) -> bool | None:
     if answer is None:
         return None
     return any(_holds(names, member) for names in (answer.resolved.processes, answer.resolved.groups))

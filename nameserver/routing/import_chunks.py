@@ -15,7 +15,7 @@ ARCS_OF_A_PIECE = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ImportPiece:
     """Part of the columns of an import. Arcs come after the names whose numbers they hold."""
 
     names: Sequence[NodeId] = ()
@@ -37,17 +37,17 @@ def first_parent(command: ImportCommand) -> NodeId | None:
     return None
 
 
-def pieces(command: ImportCommand) -> Iterator[Piece]:
+def pieces(command: ImportCommand) -> Iterator[ImportPiece]:
     """Yield all pieces of an import, the names first."""
     for start in range(0, len(command.names), NAMES_OF_A_PIECE):
-        yield Piece(names=command.names[start : start + NAMES_OF_A_PIECE])
+        yield ImportPiece(names=command.names[start : start + NAMES_OF_A_PIECE])
     for start in range(0, len(command.parents), ARCS_OF_A_PIECE):
         end = start + ARCS_OF_A_PIECE
-        yield Piece(
+        yield ImportPiece(
             parents=command.parents[start:end], children=command.children[start:end], kinds=command.kinds[start:end]
         )
     for start in range(0, len(command.groups), ARCS_OF_A_PIECE):
-        yield Piece(groups=command.groups[start : start + ARCS_OF_A_PIECE])
+        yield ImportPiece(groups=command.groups[start : start + ARCS_OF_A_PIECE])
 
 
 def piece_count(command: ImportCommand) -> int:

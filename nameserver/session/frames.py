@@ -149,7 +149,7 @@ class LetterPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Datagrams:
+class DatagramFrame:
     """Datagrams, which are not kept. At least one datagram."""
 
     session: int
@@ -236,7 +236,7 @@ class Malformed:
     why: str
 
 
-Frame = Hello | Letters | LetterPart | Datagrams | Receipt | Heartbeat | Relay | Acquaintances | Leaving | Goodbye
+Frame = Hello | Letters | LetterPart | DatagramFrame | Receipt | Heartbeat | Relay | Acquaintances | Leaving | Goodbye
 
 
 def encode(frame: Frame) -> bytes:
@@ -278,7 +278,7 @@ def encode(frame: Frame) -> bytes:
                 posts_handled_through=frame.posts_handled_through,
             )
             wire = message(letter_part=part) if frame.lane is Lane.LETTERS else message(post_part=part)
-        case Datagrams(session, datagrams):
+        case DatagramFrame(session, datagrams):
             wire = message(datagrams=message.Datagrams(session=session, datagrams=datagrams))
         case Receipt(session, handled_through, posts_handled_through):
             receipt = message.Receipt(
@@ -340,7 +340,7 @@ def decode(data: bytes) -> Frame | Malformed:
         case "datagrams":
             if not 0 < len(wire.datagrams.datagrams) <= DATAGRAMS_LIMIT:
                 return Malformed("no datagrams, or too many")
-            return Datagrams(wire.datagrams.session, tuple(wire.datagrams.datagrams))
+            return DatagramFrame(wire.datagrams.session, tuple(wire.datagrams.datagrams))
         case "receipt":
             receipt = wire.receipt
             return Receipt(receipt.session, receipt.handled_through, receipt.posts_handled_through)

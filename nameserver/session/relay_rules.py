@@ -36,7 +36,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Onward:
+class RelayOnward:
     """The frame goes to its destination."""
 
     relay: Relay
@@ -49,7 +49,7 @@ class Back:
     relay: Relay
 
 
-Way = Arrived | Onward | Back | RelayFault
+Way = Arrived | RelayOnward | Back | RelayFault
 
 
 def way_of(
@@ -72,7 +72,7 @@ def way_of(
         return RelayFault.FOR_ANOTHER
     if not is_reached(relay.destination):
         return Back(ended(relay, f"{here} does not reach {relay.destination} either"))
-    return Onward(relay)
+    return RelayOnward(relay)
 
 
 def ended(relay: Relay, why: str) -> Relay:

@@ -27,7 +27,7 @@ from typing import assert_never
 from namegraph import POSTS_VERSION, Lane, ServerId
 from nameserver.session.frames import (
     Acquaintances,
-    Datagrams,
+    DatagramFrame,
     Frame,
     Goodbye,
     GoodbyeReason,
@@ -61,7 +61,7 @@ Receipts = tuple[int, int]
 """Numbers through which letters, and posts, were handled."""
 
 
-class State(Enum):
+class SessionState(Enum):
     """State of a session."""
 
     GREETING = "greeting"
@@ -104,7 +104,7 @@ class Session:
         `is_known_start`: returns True if a peer was met since it last started. Both ends keep to the same `limits`.
         """
         self.is_dialled_here = is_dialled_here
-        self.state = State.GREETING if is_dialled_here else State.LISTENING
+        self.state = SessionState.GREETING if is_dialled_here else SessionState.LISTENING
         self.number = numbers.propose() if is_dialled_here else 0
         self.hello: Hello | None = None
         """Hello of the peer, once it was accepted. None before."""
@@ -145,7 +145,7 @@ class Session:
     @property
     def is_open_there(self) -> bool:
         """True if the peer counts the session as open too, once it has read all sent frames."""
-        return self.state is State.OPEN and self._told is not None
+        return self.state is SessionState.OPEN and self._told is not None
 
     def next_frame(self) -> Frame | None:
         """Return the next frame to send. It counts as sent. None if there is none before something happens."""
@@ -158,7 +158,7 @@ class Session:
         if self._greeting is not None:
             greeting, self._greeting = self._greeting, None
             return greeting
-        if self.state not in (State.RESUMING, State.OPEN):
+        if self.state not in (SessionState.RESUMING, SessionState.OPEN):
             return None
         if self._leaves is not None and self.is_open_there:
             grace_ms, self._leaves = self._leaves, None
@@ -167,7 +167,7 @@ class Session:
             self._has_met_others = False
             return Acquaintances(self.number, self._known)
         receipts = self._receipts()
-        frame: Frame | None = self._next_letters(receipts) if self.state is State.OPEN else None
+        frame: Frame | None = self._next_letters(receipts) if self.state is SessionState.OPEN else None
         if self.ending is not None:
             return self.next_frame()
         if frame is None and receipts != self._told:
@@ -200,7 +200,7 @@ class Session:
 
     def receive(self, frame: Frame | Malformed) -> list[SessionEvent]:
         """Take a frame of the peer. Return its events in order."""
-        if self.state is State.ENDED:
+        if self.state is SessionState.ENDED:
             return []
         match frame:
             case Hello():
@@ -211,7 +211,7 @@ class Session:
                 return self._numbered(session, (handled_through, posts_handled_through), frame)
             case Receipt(session, handled_through, posts_handled_through):
                 return self._numbered(session, (handled_through, posts_handled_through), frame)
-            case Datagrams(session, datagrams):
+            case DatagramFrame(session, datagrams):
                 return self._while_open(session, DatagramsCame(datagrams))
             case Heartbeat(session):
                 return self._while_open(session, HeartbeatCame(frame))
@@ -245,13 +245,13 @@ class Session:
 
     def part(self, goodbye: Goodbye) -> None:
         """End the session with a goodbye."""
-        if self.state is not State.ENDED:
+        if self.state is not SessionState.ENDED:
             self._end(Ending(goodbye.reason, goodbye.message))
             self._goodbye = goodbye
 
     def _end(self, ending: Ending) -> None:
-        if self.state is not State.ENDED:
-            self.state = State.ENDED
+        if self.state is not SessionState.ENDED:
+            self.state = SessionState.ENDED
             self.ending = ending
             self._greeting = None
             for lane in self._lanes.values():
@@ -266,13 +266,13 @@ class Session:
         return self._fault(FaultKind.UNEXPECTED, OUT_OF_TURN)
 
     def _greeted(self, hello: Hello) -> list[SessionEvent]:
-        if self.state not in (State.GREETING, State.LISTENING):
+        if self.state not in (SessionState.GREETING, SessionState.LISTENING):
             return self._out_of_turn()
         refusal = self._judge(hello)
         if refusal is not None:
             self.part(refusal)
             return []
-        if self.state is State.GREETING:
+        if self.state is SessionState.GREETING:
             if hello.session < self.number:
                 return self._out_of_turn()
             self.number = hello.session
@@ -288,20 +288,20 @@ class Session:
             )
             for lane in Lane
         }
-        self.state = State.RESUMING
+        self.state = SessionState.RESUMING
         return []
 
     def _numbered(self, session: int, receipts: Receipts, frame: Letters | LetterPart | Receipt) -> list[SessionEvent]:
-        if self.state not in (State.RESUMING, State.OPEN):
+        if self.state not in (SessionState.RESUMING, SessionState.OPEN):
             return self._out_of_turn()
         if session != self.number:
             return self._fault(FaultKind.OLD_SESSION)
-        if self.state is State.RESUMING:
+        if self.state is SessionState.RESUMING:
             events = self._resumed(receipts)
         else:
             lanes = zip(self._lanes.values(), receipts, strict=True)
             events = [event for lane, through in lanes for event in lane.take_receipt(through)]
-        if self.state is not State.OPEN:
+        if self.state is not SessionState.OPEN:
             return events
         match frame:
             case Letters(_, first_number, letters):
@@ -325,7 +325,7 @@ class Session:
             complaints = [why for lane, through in standings if (why := lane.complaint(through)) is not None]
             self._part_with_older(complaints[0], is_behind=is_behind, has_gone_back=has_gone_back)
             return []
-        self.state = State.OPEN
+        self.state = SessionState.OPEN
         return [Opened(self.hello), *(lane.resume(through) for lane, through in standings)]
 
     def _part_with_older(self, why: str, *, is_behind: bool, has_gone_back: bool) -> None:
@@ -343,7 +343,7 @@ class Session:
         self.ending = replace(self.ending, has_gone_back=has_gone_back)
 
     def _while_open(self, session: int, event: SessionEvent) -> list[SessionEvent]:
-        if self.state is not State.OPEN:
+        if self.state is not SessionState.OPEN:
             return self._out_of_turn()
         return self._fault(FaultKind.OLD_SESSION) if session != self.number else [event]
 

@@ -14,7 +14,7 @@ from namegraph import ServerId
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SessionRank:
     """Facts that decide about a session: start of the peer, way, dialler, and number of the session."""
 
     start: int
@@ -24,7 +24,7 @@ class Standing:
     number: int
 
 
-def newcomer_stays(newcomer: Standing, standing: Standing, *, here: ServerId, peer: ServerId) -> bool:
+def newcomer_stays(newcomer: SessionRank, standing: SessionRank, *, here: ServerId, peer: ServerId) -> bool:
     """Return True if a session that opens takes the place of the open one.
 
     The first rule that distinguishes the two decides:

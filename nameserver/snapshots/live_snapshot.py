@@ -18,7 +18,7 @@ from typing import Final
 
 from delivery.server import Server
 from delivery.snapshot import PIECE_ROWS, LogEnds, MessagePiece, MessageSnapshot, entries
-from namegraph import CutCommand, Effects, Reason, Snapshot, refuse
+from namegraph import CutCommand, Effects, Reason, SnapshotReading, refuse
 from nameserver.calls.adapters import Chunks, Context, deadline_of
 from nameserver.driver.run_loop import RunLoop
 from nameserver.wire.message_columns import encode_messages, encode_messages_end
@@ -169,7 +169,7 @@ class _Reading:
     """A snapshot under way, and its last chunks once they were read."""
 
     def __init__(self, core: Server, run_loop: RunLoop, cut: str) -> None:
-        self.snapshot: Snapshot = core.snapshot()
+        self.snapshot: SnapshotReading = core.snapshot()
         self.messages: MessageSnapshot = core.message_snapshot()
         self.is_caught_up = False
         self.was_cut_early = False

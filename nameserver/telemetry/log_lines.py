@@ -55,7 +55,7 @@ class Lines(logging.Formatter):
         return printable(" ".join(shown).replace("\n", " "))
 
 
-class Log:
+class ProcessLog:
     """The log of this process, from `begin` to `end`."""
 
     def __init__(self, settings: LogSettings, loggers: tuple[logging.Logger, ...] = (LOGGER, OF_LIBRARIES)) -> None:

@@ -65,7 +65,7 @@ class _MetricsListener:
         )
         for reason in ("late", "too_many", "no_request"):
             self.ended_early.labels(reason)
-        self.open: dict[_Connection, None] = {}
+        self.open: dict[_MetricsConnection, None] = {}
         """Open connections, the oldest first."""
         self._loop = asyncio.new_event_loop()
         self._ended = asyncio.Event()
@@ -80,13 +80,13 @@ class _MetricsListener:
         self._loop.call_soon_threadsafe(self._ended.set)
 
     async def _serve(self, bound: socket.socket) -> None:
-        server = await self._loop.create_server(lambda: _Connection(self), sock=bound)
+        server = await self._loop.create_server(lambda: _MetricsConnection(self), sock=bound)
         await self._ended.wait()
         server.close()
         for connection in tuple(self.open):
             connection.abort()
 
-    def opened(self, connection: _Connection) -> None:
+    def opened(self, connection: _MetricsConnection) -> None:
         """Make room for a connection."""
         if len(self.open) >= CONNECTIONS_LIMIT:
             oldest = min(self.open, key=lambda each: each.is_answered)
@@ -107,7 +107,7 @@ class _MetricsListener:
         return _answer("200 OK", content_type, body, with_body=method == "GET")
 
 
-class _Connection(asyncio.Protocol):
+class _MetricsConnection(asyncio.Protocol):
     """One connection: one request, one answer."""
 
     def __init__(self, listener: _MetricsListener) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
-from delivery.origin.dead_letters import Undelivered
+from delivery.origin.dead_letters import UndeliveredCount
 from delivery.origin.rates import Rates
 from delivery.volatile.in_memory import MemoryCounts
 from namegraph import CoreQueries
@@ -37,7 +37,7 @@ def observe(
     transport: PeerTransport,
     calls: CallsUnderWay,
     rates: Rates,
-    undelivered: Callable[[], Sequence[Undelivered]],
+    undelivered: Callable[[], Sequence[UndeliveredCount]],
     messages_queued: Callable[[], int],
     in_memory: Callable[[], MemoryCounts],
     streams: StreamPlaces,

@@ -21,7 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from delivery.origin.dead_letters import Undelivered
+from delivery.origin.dead_letters import UndeliveredCount
 from delivery.volatile.in_memory import MemoryCounts
 from namegraph import PROTOCOL_VERSION, CoreQueries
 from nameserver.calls.stream_places import StreamPlaces
@@ -85,7 +85,7 @@ class StateCollector(Collector):
         calls_under_way: Callable[[], int],
         plans_kept: Callable[[], int],
         messages_refused_by_rate: Callable[[], int],
-        undelivered: Callable[[], Sequence[Undelivered]],
+        undelivered: Callable[[], Sequence[UndeliveredCount]],
         messages_queued: Callable[[], int],
         in_memory: Callable[[], MemoryCounts],
         streams: StreamPlaces | None = None,

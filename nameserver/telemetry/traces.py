@@ -47,7 +47,7 @@ _SPAN: ContextVar[Span | None] = ContextVar("span", default=None)
 _CARRIED = TraceContextTextMapPropagator()
 
 
-class Coordinator(Protocol):
+class UpdatePhases(Protocol):
     """Part of the core that knows the phases of updates."""
 
     def coordinated_updates(self) -> Iterable[tuple[RequestId, str]]:
@@ -55,7 +55,7 @@ class Coordinator(Protocol):
 
 
 @dataclass(slots=True)
-class _Update:
+class _TracedUpdate:
     """One update under way."""
 
     span: Span
@@ -72,7 +72,7 @@ class _Update:
 class Traces(Observer):
     """Spans of one server."""
 
-    def __init__(self, *, server: ServerId, core: Coordinator, processor: SpanProcessor) -> None:
+    def __init__(self, *, server: ServerId, core: UpdatePhases, processor: SpanProcessor) -> None:
         """`processor` takes the ended spans."""
         self._provider = TracerProvider(
             resource=Resource.create({"service.name": "shadowtree", "service.instance.id": server})
@@ -80,7 +80,7 @@ class Traces(Observer):
         self._provider.add_span_processor(processor)
         self._tracer: Tracer = self._provider.get_tracer("shadowtree")
         self._core = core
-        self._updates: dict[RequestId, _Update] = {}
+        self._updates: dict[RequestId, _TracedUpdate] = {}
 
     def end(self) -> None:
         """Send the waiting spans."""
@@ -100,7 +100,7 @@ class Traces(Observer):
                 context=None if call is None else set_span_in_context(call),
                 attributes={"shadowtree.request_id": command.request_id},
             )
-            self._updates[command.request_id] = _Update(span)
+            self._updates[command.request_id] = _TracedUpdate(span)
 
     def stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
         """Begin a span for each update that has entered another phase."""

@@ -19,7 +19,7 @@ from nameserver.session.handshake_policy import SubnetKnowledge
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownServer:
+class HeardServer:
     """A server of which this server has only heard."""
 
     server: ServerId
@@ -61,7 +61,7 @@ class PeerGossip:
         self._known = known
         self._told: dict[ServerId, tuple[KnownServer, ...]] = {}
         """Reported servers, by reporting server. Each server also reports its own subnets."""
-        self.unknown: list[UnknownServer] = []
+        self.unknown: list[HeardServer] = []
         """Servers that other servers know and the table here lacks, not even by the address of one subnet. Sorted."""
         self.owners: dict[Subnet, HeardOwner] = {}
         """Owners of the subnets that other servers know and this server does not."""
@@ -92,7 +92,7 @@ class PeerGossip:
                     subnets.setdefault(server, set()).update(its_subnets)
                     known_to.setdefault(server, []).append(sender)
         self.unknown = [
-            UnknownServer(server, tuple(sorted(its_subnets)), tuple(known_to[server]))
+            HeardServer(server, tuple(sorted(its_subnets)), tuple(known_to[server]))
             for server, its_subnets in sorted(subnets.items())
         ]
 

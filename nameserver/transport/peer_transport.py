@@ -44,7 +44,7 @@ from nameserver.session.durable_outbox import DurableOutbox
 from nameserver.session.frames import Goodbye, GoodbyeReason, Hello
 from nameserver.session.handshake_policy import judge
 from nameserver.session.heartbeats import Pulse
-from nameserver.session.session import Ending, Session, State
+from nameserver.session.session import Ending, Session, SessionState
 from nameserver.session.session_events import (
     AcquaintancesCame,
     DatagramsCame,
@@ -58,12 +58,12 @@ from nameserver.session.session_events import (
     RelayCame,
     SessionEvent,
 )
-from nameserver.session.session_tiebreak import SessionNumbers, Standing, newcomer_stays
+from nameserver.session.session_tiebreak import SessionNumbers, SessionRank, newcomer_stays
 from nameserver.transport.call_detours import CallDetours
 from nameserver.transport.dialer import Dialer
 from nameserver.transport.first_meetings import FirstMeetings
 from nameserver.transport.link_table import LinkTable
-from nameserver.transport.peer_gossip import HeardOwner, PeerGossip, UnknownServer, servers_known
+from nameserver.transport.peer_gossip import HeardOwner, HeardServer, PeerGossip, servers_known
 from nameserver.transport.peer_link import Link
 from nameserver.transport.peer_report import Complaints, FaultCounts, Met, PeerReport, report_on
 from nameserver.transport.peer_streams import FrameStream
@@ -281,7 +281,7 @@ class PeerTransport:
         """Return the number of refused connections from strangers or unfitting servers, by kind, sorted."""
         return dict(sorted(self._strangers.counts.items()))
 
-    def unknown_here(self) -> list[UnknownServer]:
+    def unknown_here(self) -> list[HeardServer]:
         """Return the servers that other servers know and this server does not, sorted."""
         return self._hearsay.unknown
 
@@ -468,7 +468,7 @@ class PeerTransport:
                     letters,
                     lane,
                     received=received,
-                    is_over=lambda: session.state is State.ENDED,
+                    is_over=lambda: session.state is SessionState.ENDED,
                 )
             case DatagramsCame(datagrams):
                 for encoded in datagrams:
@@ -694,10 +694,10 @@ class PeerTransport:
         self._changed = asyncio.Event()
 
 
-def _standing(conversation: SessionRunner) -> Standing:
+def _standing(conversation: SessionRunner) -> SessionRank:
     session = conversation.session
     assert session.hello is not None
-    return Standing(session.hello.start, conversation.via is None, session.is_dialled_here, session.number)
+    return SessionRank(session.hello.start, conversation.via is None, session.is_dialled_here, session.number)
 
 
 def _announced(conversation: SessionRunner, hello: Hello) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from namegraph import ServerId
 from nameserver.detector.liveness import Life
 from nameserver.detector.liveness_table import LivenessTable
 from nameserver.session.frames import Relay
-from nameserver.session.relay_rules import Arrived, Back, Onward, RelayFault, ended, way_of
+from nameserver.session.relay_rules import Arrived, Back, RelayFault, RelayOnward, ended, way_of
 from nameserver.transport.relayed_stream import NoSuchStreamError, RelayedStream, RelayedStreams, StreamKey
 from nameserver.transport.session_runner import SessionRunner
 
@@ -74,7 +74,7 @@ class RelayHub:
         match way:
             case Arrived():
                 self._arrived(conversation, relay)
-            case Onward():
+            case RelayOnward():
                 if self._sessions[relay.destination].pass_on(relay):
                     self.passed_on[sender] += 1
                 else:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from namegraph import Lane, ServerId
 from nameserver.session.frames import (
     DATAGRAMS_LIMIT,
-    Datagrams,
+    DatagramFrame,
     Frame,
     Goodbye,
     KnownServer,
@@ -19,7 +19,7 @@ from nameserver.session.frames import (
     encode,
 )
 from nameserver.session.heartbeats import Pulse
-from nameserver.session.session import Session, State
+from nameserver.session.session import Session, SessionState
 from nameserver.session.session_events import LettersCame, ReceiptCame, SessionEvent
 from nameserver.transport.peer_streams import FrameStream, StreamBrokenError
 
@@ -108,7 +108,7 @@ class SessionRunner:
         """Queue a frame of another stream. Return False if too many wait, or the session is not open."""
         size = self._relays_bytes + len(relay.payload)
         is_too_much = len(self._relays) >= RELAYS_LIMIT or size > RELAYS_BYTES_LIMIT
-        if self.session.state is not State.OPEN or (self._relays and is_too_much):
+        if self.session.state is not SessionState.OPEN or (self._relays and is_too_much):
             return False
         self._relays.append(relay)
         self._relays_bytes = size
@@ -149,7 +149,7 @@ class SessionRunner:
         greeting_seconds = GREETING_SECONDS if self.via is None else RELAY_GREETING_SECONDS
         try:
             await asyncio.wait(both, timeout=greeting_seconds, return_when=asyncio.FIRST_COMPLETED)
-            if session.state in (State.OPEN, State.ENDED):
+            if session.state in (SessionState.OPEN, SessionState.ENDED):
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 # A goodbye is still to be written, or to arrive.
                 await asyncio.wait(both, timeout=PARTING_SECONDS)
@@ -179,7 +179,7 @@ class SessionRunner:
                     await self._handle(self, event)
                 self.is_handling = False
                 # The effects of letters, and their receipts, wake the session once they are durable.
-                if session.state is not State.OPEN or not (events and all(map(_concerns_letters_alone, events))):
+                if session.state is not SessionState.OPEN or not (events and all(map(_concerns_letters_alone, events))):
                     self.wake()
         except StreamBrokenError as error:
             session.lost(str(error))
@@ -194,7 +194,7 @@ class SessionRunner:
                 if frame is not None:
                     await self._stream.write(encode(frame))
                     self.pulse.spoke(self._clock())
-                elif session.state is State.ENDED:
+                elif session.state is SessionState.ENDED:
                     await self._stream.finish()
                     return
                 else:
@@ -208,7 +208,7 @@ class SessionRunner:
         for next_of in (*in_turn, self._heartbeat):
             frame = next_of()
             if frame is not None:
-                self._may_send_datagrams = not isinstance(frame, Datagrams)
+                self._may_send_datagrams = not isinstance(frame, DatagramFrame)
                 return frame
         return None
 
@@ -221,7 +221,7 @@ class SessionRunner:
                 break
             together.append(self._datagrams.popleft())
             self._datagrams_bytes -= len(together[-1])
-        return Datagrams(self.session.number, tuple(together)) if together else None
+        return DatagramFrame(self.session.number, tuple(together)) if together else None
 
     def _relay(self) -> Frame | None:
         """Return the next frame of another stream. Such frames go first: windows keep them few."""

@@ -24,7 +24,7 @@ from namegraph import (
     parse_subnet,
     refuse,
 )
-from resolver.descriptions import GroupDescription
+from resolver.descriptions import GroupRecord
 from shadowtree.v1 import name_service_pb2 as messages
 from shadowtree.v1 import names_pb2 as values
 
@@ -193,7 +193,7 @@ def import_summary(committed: Committed) -> messages.ImportSummary:
 
 
 def group_description(
-    description: GroupDescription, revision: str, *, unreachable: Iterable[str]
+    description: GroupRecord, revision: str, *, unreachable: Iterable[str]
 ) -> messages.GroupDescription:
     """Return the answer to a question about one group. `unreachable`: servers whose records are missing."""
     message = messages.GroupDescription

@@ -13,9 +13,9 @@ from typing import TypeVar
 from namegraph import SLICE_ITEMS, ArcState, NodeId, NodeKind, ServerId, Slices, in_slices
 from nameserver.wire import conversion
 from nameserver.wire.chunk_cache import CHUNK_STEPS, chunks_of
-from resolver.parts import InDoubt, Part, PartAnswer, Unchanged
-from resolver.plans import Onward, WalkStep
-from resolver.steps import Delivery
+from resolver.parts import InDoubt, PartAnswer, ServerPart, Unchanged
+from resolver.plans import OnwardNodes, PlanStep
+from resolver.steps import DeliveryStep
 from resolver.target_masks import Masks
 from shadowtree.v1 import names_pb2 as values
 from shadowtree.v1 import peer_pb2 as messages
@@ -75,7 +75,7 @@ def part_chunks(answer: PartAnswer, revision: str, basis: str) -> Iterator[bytes
         case InDoubt():
             state = messages.ResolvePartChunk.STATE_IN_DOUBT
             yield messages.ResolvePartChunk(state=state, revision=revision).SerializeToString()
-        case Part():
+        case ServerPart():
             header = messages.ResolvePartChunk(
                 version=answer.version,
                 revision=revision,
@@ -117,7 +117,7 @@ def read_part(chunks: Sequence[messages.ResolvePartChunk], *, targets: int = 0) 
     groups = yield from _read_each(NodeId, (chunk.groups for chunk in chunks))
     steps = yield from _read_each(_delivery, (chunk.steps for chunk in chunks))
     column = _Columns([_read_masks(masks, targets) for chunk in chunks for masks in chunk.masks], of_set=targets > 0)
-    return Part(
+    return ServerPart(
         chunks[0].version,
         processes,
         groups,
@@ -140,7 +140,7 @@ def _read_each(read: Callable[[Sent], Read], columns: Iterable[Iterable[Sent]]) 
     return tuple(found)
 
 
-def _numbers_of_masks(part: Part) -> dict[Masks, int]:
+def _numbers_of_masks(part: ServerPart) -> dict[Masks, int]:
     """Return a number for each masks of a part, in the order in which they are sent."""
     of_others = (each.masks for each in chain(part.onward, part.apart))
     distinct = dict.fromkeys(chain(part.process_masks, part.group_masks, *of_others))
@@ -182,16 +182,16 @@ class _Columns:
         return found
 
 
-def _split(onward: Iterable[Onward]) -> Iterator[Onward]:
+def _split(onward: Iterable[OnwardNodes]) -> Iterator[OnwardNodes]:
     """Yield the same nodes in parts that fit a message."""
     size = ONWARD_NODES_OF_A_MESSAGE
     for one in onward:
         for start in range(0, max(len(one.groups), len(one.processes)), size):
             end = start + size
-            yield Onward(one.server, one.groups[start:end], one.processes[start:end], one.masks[start:end])
+            yield OnwardNodes(one.server, one.groups[start:end], one.processes[start:end], one.masks[start:end])
 
 
-def _united(onward: Iterable[messages.ResolvePartChunk.Onward], column: _Columns) -> Slices[tuple[Onward, ...]]:
+def _united(onward: Iterable[messages.ResolvePartChunk.Onward], column: _Columns) -> Slices[tuple[OnwardNodes, ...]]:
     nodes: dict[str, tuple[list[NodeId], list[NodeId], list[int]]] = {}
     for one in onward:
         groups, processes, numbers = nodes.setdefault(one.server, ([], [], []))
@@ -199,18 +199,18 @@ def _united(onward: Iterable[messages.ResolvePartChunk.Onward], column: _Columns
         processes += map(NodeId, one.processes)
         numbers += one.process_masks
         yield len(one.groups) + len(one.processes)
-    found: list[Onward] = []
+    found: list[OnwardNodes] = []
     for server, (groups, processes, numbers) in nodes.items():
         masks = yield from column.read(len(processes), [numbers])
-        found.append(Onward(ServerId(server), tuple(groups), tuple(processes), masks))
+        found.append(OnwardNodes(ServerId(server), tuple(groups), tuple(processes), masks))
     return tuple(found)
 
 
-def _delivery(step: messages.ResolvePartChunk.Step) -> Delivery:
+def _delivery(step: messages.ResolvePartChunk.Step) -> DeliveryStep:
     kind, state = _KINDS.get(step.kind), _ARC_STATES.get(step.state)
     if kind is None or state not in (ArcState.NORMAL, ArcState.SHADOW):
         raise NotAPartError(f"it says that the walk crosses an arc of state {step.state} to a node of kind {step.kind}")
-    return Delivery(WalkStep(NodeId(step.tail), NodeId(step.head), kind, state), step.cost)
+    return DeliveryStep(PlanStep(NodeId(step.tail), NodeId(step.head), kind, state), step.cost)
 
 
 def _named_chunks(
@@ -252,15 +252,15 @@ def _bytes_of(mask: int) -> bytes:
     return mask.to_bytes(-(-mask.bit_length() // 8), "little")
 
 
-def _onward(onward: Sequence[Onward], numbers: Mapping[Masks, int]) -> bytes:
+def _onward(onward: Sequence[OnwardNodes], numbers: Mapping[Masks, int]) -> bytes:
     return messages.ResolvePartChunk(onward=[_led_to(one, numbers) for one in onward]).SerializeToString()
 
 
-def _apart(apart: Sequence[Onward], numbers: Mapping[Masks, int]) -> bytes:
+def _apart(apart: Sequence[OnwardNodes], numbers: Mapping[Masks, int]) -> bytes:
     return messages.ResolvePartChunk(apart=[_led_to(one, numbers) for one in apart]).SerializeToString()
 
 
-def _led_to(one: Onward, numbers: Mapping[Masks, int]) -> messages.ResolvePartChunk.Onward:
+def _led_to(one: OnwardNodes, numbers: Mapping[Masks, int]) -> messages.ResolvePartChunk.Onward:
     return messages.ResolvePartChunk.Onward(
         server=one.server,
         groups=one.groups,
@@ -269,7 +269,7 @@ def _led_to(one: Onward, numbers: Mapping[Masks, int]) -> messages.ResolvePartCh
     )
 
 
-def _steps(steps: Sequence[Delivery]) -> bytes:
+def _steps(steps: Sequence[DeliveryStep]) -> bytes:
     return messages.ResolvePartChunk(
         steps=[
             messages.ResolvePartChunk.Step(

@@ -45,7 +45,7 @@ REMEMBERED_SECONDS: Final = 30.0
 _YES, _NO, _OTHERS_KNOW_MORE = 1, 2, 3
 
 
-class Known(NamedTuple):
+class KnownCheck(NamedTuple):
     """A certain answer, made printable. All checks of one response with the same answer share it."""
 
     is_member: bool
@@ -53,11 +53,11 @@ class Known(NamedTuple):
     pathname: tuple[()] = ()
 
 
-Response = Known | None
+Response = KnownCheck | None
 """Answer to one check. None: the check has to be asked alone."""
 
 
-class Waiting:
+class WaitingCheck:
     """A check that waits for its answer."""
 
     __slots__ = ("group", "member", "response", "revision")
@@ -77,7 +77,7 @@ def can_travel(group: object, member: object, revision: object) -> bool:
     return isinstance(group, str) and isinstance(member, str) and (revision is None or isinstance(revision, str))
 
 
-WaitingT = TypeVar("WaitingT", bound=Waiting)
+WaitingT = TypeVar("WaitingT", bound=WaitingCheck)
 
 
 @dataclass
@@ -128,7 +128,7 @@ def _subnet(member: str) -> SubnetName:
     return member[member.find("@") + 1 :].lower()
 
 
-def _request(some: Sequence[Waiting]) -> name_service_pb2.CheckKnownRequest | None:
+def _request(some: Sequence[WaitingCheck]) -> name_service_pb2.CheckKnownRequest | None:
     """Return a request for checks of one revision; None if a text is not Unicode, which its check reports alone."""
     try:
         return name_service_pb2.CheckKnownRequest(
@@ -140,17 +140,17 @@ def _request(some: Sequence[Waiting]) -> name_service_pb2.CheckKnownRequest | No
         return None
 
 
-def _read(some: Iterable[Waiting], response: name_service_pb2.CheckKnownResponse, others: _Others) -> None:
+def _read(some: Iterable[WaitingCheck], response: name_service_pb2.CheckKnownResponse, others: _Others) -> None:
     """Give each check its answer. If the server answers fewer checks, the rest stay without one."""
     now, revision = time.monotonic(), printable(response.revision)
-    certain = {_YES: Known(True, revision), _NO: Known(False, revision)}
+    certain = {_YES: KnownCheck(True, revision), _NO: KnownCheck(False, revision)}
     for waiting, answer in zip(some, response.answers, strict=False):
         waiting.response = certain.get(answer)
         if answer == _OTHERS_KNOW_MORE:
             others.add(waiting.member, now)
 
 
-class _Thread(Waiting):
+class _Thread(WaitingCheck):
     """The check of a thread that sleeps, or sends checks to the server."""
 
     __slots__ = ("carries", "is_over", "wakes")
@@ -236,7 +236,7 @@ class ChecksOfThreads:
         return []
 
 
-class _Task(Waiting):
+class _Task(WaitingCheck):
     """The check of a task."""
 
     __slots__ = ("answered", "deadline")

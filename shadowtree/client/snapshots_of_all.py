@@ -35,7 +35,7 @@ Progress = Callable[[Address, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingSnapshot:
     """A server without a snapshot, and the reason."""
 
     address: Address
@@ -45,11 +45,11 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class SnapshotsTaken:
     """Results of all servers that were found, sorted by name and address."""
 
     snapshots: tuple[Snapshot, ...]
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingSnapshot, ...]
 
 
 def take_snapshots(
@@ -60,7 +60,7 @@ def take_snapshots(
     cut: bool = False,
     timeout: Seconds | None = None,
     progress: Progress | None = None,
-) -> Taken:
+) -> SnapshotsTaken:
     """Write a snapshot of each server into `folder`, whose earlier snapshots are deleted.
 
     `follow`: True if addresses that a server names may be dialled. Without it, a server that names other servers is
@@ -74,7 +74,7 @@ def take_snapshots(
     folder.mkdir(parents=True, exist_ok=True)
     forget_snapshots(folder)
     if cut:
-        return Taken(_take_at_cut(names, folder, timeout, progress), ())
+        return SnapshotsTaken(_take_at_cut(names, folder, timeout, progress), ())
     snapshots: dict[str, Snapshot] = {}
     missing = []
     with ThreadPoolExecutor(AT_ONCE_LIMIT) as workers:
@@ -84,8 +84,8 @@ def take_snapshots(
                 found = done.result()
                 snapshots[found.server] = found
             except ShadowtreeError as error:
-                missing.append(Missing(address, names[address], error.message))
-    return Taken(
+                missing.append(MissingSnapshot(address, names[address], error.message))
+    return SnapshotsTaken(
         tuple(snapshots[server] for server in sorted(snapshots)),
         tuple(sorted(missing, key=lambda one: (one.server, one.address))),
     )

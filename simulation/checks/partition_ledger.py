@@ -16,7 +16,7 @@ from namegraph import CreateGroup, DeleteGroup, JoinArc, LeaveArc, NodeId, Opera
 from namegraph.wire.message_parts import ReconcileArc, SuspendArc
 from namegraph.wire.update_messages import Order
 from namegraph.wire.view_messages import ArcDigest, DigestReply, HintedOutcome, Install
-from simulation.cluster.networks import Sent
+from simulation.cluster.networks import SentMessage
 from simulation.oracle.violation import InvariantViolatedError
 
 ArcName = tuple[NodeId, NodeId]
@@ -50,7 +50,7 @@ class PartitionLedger:
         self.is_in_burst = self.has_new_view = False
         self._deleted_unheard.clear()
 
-    def watch(self, sent: Sequence[Sent]) -> None:
+    def watch(self, sent: Sequence[SentMessage]) -> None:
         """Note the messages sent since the last call."""
         for one in sent[self._seen :]:
             match one.message:

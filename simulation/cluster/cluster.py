@@ -46,10 +46,10 @@ from namegraph import (
 from namegraph.events import Reply
 from namegraph.wire.codec import Message, decode
 from resolver.reach import GraphReach
-from simulation.cluster.disk import Disk, Held, Inflow, Queue, Taken
+from simulation.cluster.disk import Disk, HeldAnswer, Inflow, StepQueue, TakenStep
 from simulation.cluster.fingerprint import Fingerprint
 from simulation.cluster.message_text import update_of
-from simulation.cluster.networks import Arrival, Errand, Network, Posted, Sent
+from simulation.cluster.networks import Arrival, Errand, Network, PostedLetter, SentMessage
 from simulation.cluster.no_faults_check import require_no_fault
 
 STEPS_LIMIT = 200_000
@@ -100,7 +100,7 @@ class Undone:
     since: int
 
 
-class Connections(Protocol):
+class ClusterLinks(Protocol):
     """Connections between servers. A connection can be missing."""
 
     def is_open(self, one: ServerId, other: ServerId) -> bool:
@@ -171,7 +171,7 @@ class Cluster:
         `restart_share`: the share of steps in which the server crashes and restarts. `crashes` draws whether the crash
         comes before or after the step is durable.
         """
-        self.connections: Connections | None = None
+        self.connections: ClusterLinks | None = None
         """Connections between the servers. None: all running servers are connected."""
         self.crash_within: Callable[[ServerId], float | None] = lambda _server: None
         """Function asked at each step. Returns the crash point of the step (`Taken.crash_at`), or None for no crash.
@@ -182,7 +182,7 @@ class Cluster:
         """Function asked at such a crash. Returns how long the server stays away."""
         self.on_answer: Callable[[int, Outcome], None] = lambda _ticket, _outcome: None
         self.watcher = Watcher()
-        self.queues: dict[ServerId, Queue] = {}
+        self.queues: dict[ServerId, StepQueue] = {}
         self.down: dict[ServerId, None] = {}
         """Servers that have crashed and not started again."""
         self.unconfigured: set[Subnet] = set()
@@ -207,7 +207,7 @@ class Cluster:
         """Places of all answers and the servers that gave them, oldest first. A crash may keep an answer from its
         caller, or undo it.
         """
-        self.sent: list[Sent] = []
+        self.sent: list[SentMessage] = []
         """All letters sent. Each holds a decoded message."""
         self.posts_sent = 0
         self.history: list[Arrival | Restart | None] = []
@@ -229,7 +229,7 @@ class Cluster:
     def _begin(self) -> None:
         for server in map(ServerId, self.subnets):
             self._disks[server] = Disk(server)
-            self.queues[server] = Queue()
+            self.queues[server] = StepQueue()
             self._start(server)
             if not self._is_configured:
                 self._add_peers(server)
@@ -317,7 +317,7 @@ class Cluster:
         self._name_updates(server, event)
         handled_before = _drain_handled_changed(core)
         receipts = _receipts_after(event, core, handled_before)
-        taken = Taken(event, effects, effects.replies, receipts, self.instant, place, crash_at, handled_before)
+        taken = TakenStep(event, effects, effects.replies, receipts, self.instant, place, crash_at, handled_before)
         queue = self.queues[server]
         if queue.is_quick:
             self._write(server, effects)
@@ -334,7 +334,7 @@ class Cluster:
         """Return the server that took the command with this ticket."""
         return self._asked_at[ticket]
 
-    def when_durable(self, server: ServerId, answer: Held) -> None:
+    def when_durable(self, server: ServerId, answer: HeldAnswer) -> None:
         """Release an answer of a server as soon as every step that it may rest on is durable there."""
         steps = self.queues[server].steps()
         if steps:
@@ -431,7 +431,7 @@ class Cluster:
         (reply,) = effects.replies
         return reply
 
-    def ticket_of(self, message: Message | Posted) -> int | None:
+    def ticket_of(self, message: Message | PostedLetter) -> int | None:
         """Return the ticket of the command whose update a message carries out. None if the message belongs to no known
         update.
         """
@@ -556,7 +556,7 @@ class Cluster:
         delay = self._crashes.expovariate(1.0) * queue.mean_delay if queue.mean_delay else 0.0
         self.network.put(server, Errand(partial(self._end_write, server, queue.writing)), delay=delay)
 
-    def _end_write(self, server: ServerId, written: list[Taken]) -> None:
+    def _end_write(self, server: ServerId, written: list[TakenStep]) -> None:
         queue = self.queues[server]
         if queue.writing is not written:
             return  # The server has crashed since this write began.
@@ -580,7 +580,7 @@ class Cluster:
         if queue.waiting:
             self._begin_write(server)
 
-    def _let_out(self, server: ServerId, taken: Taken) -> None:
+    def _let_out(self, server: ServerId, taken: TakenStep) -> None:
         """Send letters, give answers and send receipts for a durable step, or crash halfway through."""
         met = taken.event.peer if isinstance(taken.event, PeerMet) else None
         # A peer that was just met gets its kept letters from `send_kept`, and these letters are among them.
@@ -612,7 +612,7 @@ class Cluster:
                 continue
             is_open = self.connections is None or self.connections.is_open(server, each.receiver)
             if is_open and not self._chance_of(DATAGRAMS_LOST_SHARE):
-                sent = Sent(self.now, server, each.receiver, Posted(0, each.encoded))
+                sent = SentMessage(self.now, server, each.receiver, PostedLetter(0, each.encoded))
                 self.network.send(sent, DatagramCame(server, each.encoded))
 
     def _give_receipts(self, server: ServerId, receipts: Mapping[Inflow, int]) -> None:
@@ -690,8 +690,8 @@ class Cluster:
         if self.connections is not None and not self.connections.is_open(sender, letter.receiver):
             return
         is_post = letter.lane is Lane.POST
-        message = Posted(letter.number, letter.encoded) if is_post else decode(letter.encoded)
-        sent = Sent(self.now, sender, letter.receiver, message)
+        message = PostedLetter(letter.number, letter.encoded) if is_post else decode(letter.encoded)
+        sent = SentMessage(self.now, sender, letter.receiver, message)
         self.sent.append(sent)
         self.network.send(sent, PeerMessage(sender, letter.number, letter.encoded, letter.lane))
 

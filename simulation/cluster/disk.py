@@ -46,7 +46,7 @@ class Inflow(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Taken:
+class TakenStep:
     """A step that a server has taken, with the output that waits until the step is durable."""
 
     event: Event | DeliveryEvent
@@ -67,18 +67,18 @@ class Taken:
     """For each inflow whose letters the step handled (and did not pass over): the number handled through before the
     step.
     """
-    held: list[Held] = field(default_factory=list)
+    held: list[HeldAnswer] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldAnswer:
     """An answer that rests on a step. It is released once the step is durable, or lost in a crash."""
 
     let_out: Callable[[], None]
     lose: Callable[[], None]
 
 
-class Queue:
+class StepQueue:
     """The steps of one server that are not durable, in order."""
 
     def __init__(self) -> None:
@@ -88,9 +88,9 @@ class Queue:
         """Number of failures under which the disk writes nothing. Waiting steps are written when the last failure has
         ended.
         """
-        self.writing: list[Taken] = []
-        self.waiting: list[Taken] = []
-        self.leaving: list[Taken] = []
+        self.writing: list[TakenStep] = []
+        self.waiting: list[TakenStep] = []
+        self.leaving: list[TakenStep] = []
         """Durable steps that have still to release their output."""
 
     @property
@@ -108,7 +108,7 @@ class Queue:
         """True if every step is durable."""
         return not (self.writing or self.waiting)
 
-    def steps(self) -> list[Taken]:
+    def steps(self) -> list[TakenStep]:
         """Return all steps that are not durable."""
         return [*self.writing, *self.waiting]
 
@@ -138,7 +138,7 @@ class Queue:
                 for inflow in [inflow for inflow in numbers if inflow.sender in peers]:
                     del numbers[inflow]
 
-    def lose(self, chance: Random) -> tuple[list[Taken], list[Taken]]:
+    def lose(self, chance: Random) -> tuple[list[TakenStep], list[TakenStep]]:
         """Crash: return the steps that survive on the disk, and the steps that are lost."""
         is_written = bool(self.writing) and chance.random() < WRITTEN_SHARE
         written, lost = (self.writing, self.waiting) if is_written else ([], self.steps())

@@ -56,12 +56,12 @@ from namegraph.wire.view_messages import (
     SuspendIncoming,
     ViewReconciled,
 )
-from simulation.cluster.networks import Posted
+from simulation.cluster.networks import PostedLetter
 
 
-def kind_of_message(message: Message | Posted) -> str:
+def kind_of_message(message: Message | PostedLetter) -> str:
     """Return the type name of a message."""
-    return type(decode_stored_post(message.encoded) if isinstance(message, Posted) else message).__name__
+    return type(decode_stored_post(message.encoded) if isinstance(message, PostedLetter) else message).__name__
 
 
 def _describe_post(post: PostMessage) -> str:
@@ -90,10 +90,10 @@ def _describe_post(post: PostMessage) -> str:
             assert_never(post)
 
 
-def describe(message: Message | Posted) -> str:
+def describe(message: Message | PostedLetter) -> str:
     """Return the content of a message without its kind and update. Empty if the message has no more content."""
     match message:
-        case Posted(_, encoded):
+        case PostedLetter(_, encoded):
             return _describe_post(decode_stored_post(encoded))
         case Order():
             nodes = sorted({*message.cover.ends, *message.cover.entry_nodes})
@@ -141,7 +141,7 @@ def describe(message: Message | Posted) -> str:
             assert_never(message)
 
 
-def update_of(message: Message | Posted) -> UpdateId | None:
+def update_of(message: Message | PostedLetter) -> UpdateId | None:
     """Return the update of a message. None for messages about records, views, healing and messages to groups."""
     match message:
         case Order():

@@ -40,7 +40,7 @@ class Channel(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class PostedLetter:
     """A letter of the lane of messages to groups. The network does not decode its content."""
 
     number: int
@@ -48,13 +48,13 @@ class Posted:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentMessage:
     """One sent message, for code that prints or counts messages."""
 
     time: float
     sender: ServerId
     receiver: ServerId
-    message: Message | Posted
+    message: Message | PostedLetter
 
     @property
     def channel(self) -> Channel:
@@ -76,7 +76,7 @@ class Arrival:
     time: float
     server: ServerId
     event: Event | DeliveryEvent | Errand
-    sent: Sent | None
+    sent: SentMessage | None
 
     @property
     def channel(self) -> Channel | None:
@@ -93,7 +93,7 @@ class Network(Protocol):
     def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
         """Let a server take an event of its own after `delay`."""
 
-    def send(self, sent: Sent, event: Event | DatagramCame) -> None:
+    def send(self, sent: SentMessage, event: Event | DatagramCame) -> None:
         """Put a message under way. `event` is the event that its receiver takes."""
 
     def lose(self, one: ServerId, other: ServerId) -> None:
@@ -131,7 +131,7 @@ class RandomNetwork:
         """Let a server take an event of its own after `delay`."""
         self._push(0, Arrival(self.now + delay, server, event, None))
 
-    def send(self, sent: Sent, event: Event | DatagramCame) -> None:
+    def send(self, sent: SentMessage, event: Event | DatagramCame) -> None:
         """Let a message arrive after a random delay, and after the messages sent before it on its channel."""
         delay = self._chance.expovariate(1.0)
         if self._is_wild:
@@ -247,7 +247,7 @@ def first(channels: list[Channel]) -> Channel:
 class SteppedNetwork:
     """A network on which only requested messages arrive. Time goes on only where `now` is set."""
 
-    def __init__(self, is_held: Callable[[Sent], bool], choose: Choice = first) -> None:
+    def __init__(self, is_held: Callable[[SentMessage], bool], choose: Choice = first) -> None:
         """Create a network.
 
         `is_held`: True for a message that must wait, with all messages behind it.
@@ -258,14 +258,14 @@ class SteppedNetwork:
         self._is_held = is_held
         self._choose = choose
         self._own: list[Arrival] = []
-        self._channels: dict[Channel, deque[tuple[int, Sent, Event | DatagramCame]]] = {}
+        self._channels: dict[Channel, deque[tuple[int, SentMessage, Event | DatagramCame]]] = {}
         self._count = 0
 
     def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
         """Let a server take an event of its own, once its time has come, before any message."""
         self._own.append(Arrival(self.now + delay, server, event, None))
 
-    def send(self, sent: Sent, event: Event | DatagramCame) -> None:
+    def send(self, sent: SentMessage, event: Event | DatagramCame) -> None:
         """Queue a message on its channel."""
         self._count += 1
         self._channels.setdefault(sent.channel, deque()).append((self._count, sent, event))
@@ -291,7 +291,7 @@ class SteppedNetwork:
         free = [channel for _, channel in heads if not self._is_held(self._channels[channel][0][1])]
         return self.take(self._choose(free)) if free else None
 
-    def waiting(self, channel: Channel) -> list[Sent]:
+    def waiting(self, channel: Channel) -> list[SentMessage]:
         """Return the messages that wait on a channel, in order."""
         return [sent for _, sent, _ in self._channels.get(channel, ())]
 

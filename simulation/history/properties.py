@@ -22,8 +22,26 @@ from itertools import pairwise
 
 from delivery.model.words import Kept, Position
 from namegraph import ServerId, TargetSet
-from simulation.history.recorded import Acknowledged, GapTold, Handed, History, Sizes, StreamBegan, SubscriptionId
-from simulation.history.timeline import NOTHING, First, Hindsight, Mailbox, Reached, Reading, Runs, Sent, is_wanted
+from simulation.history.recorded import (
+    Acknowledged,
+    GapTold,
+    History,
+    MessageHanded,
+    Sizes,
+    StreamBegan,
+    SubscriptionId,
+)
+from simulation.history.timeline import (
+    NOTHING,
+    First,
+    Hindsight,
+    MailboxTimeline,
+    MessageTimeline,
+    ReachedPeriod,
+    Runs,
+    SubscriptionTimeline,
+    is_wanted,
+)
 
 
 class Property(StrEnum):
@@ -133,7 +151,7 @@ def served_once(past: Hindsight) -> list[Violation]:
     return violations
 
 
-def _may_be_served_twice(past: Hindsight, sent: Sent, servers: set[ServerId]) -> bool:
+def _may_be_served_twice(past: Hindsight, sent: MessageTimeline, servers: set[ServerId]) -> bool:
     settled = past.settled(sent)
     return (
         sent.accepted.message_id in past.apart
@@ -188,7 +206,7 @@ def datagrams_right(past: Hindsight) -> list[Violation]:
         sent, got = datagram.sent, set[SubscriptionId]()
         for place, handed in datagram.handed:
             subscription = handed.subscription
-            mailbox = Mailbox(subscription.server, subscription.process)
+            mailbox = MailboxTimeline(subscription.server, subscription.process)
             wrong = []
             if handed.payload != sent.payload:
                 wrong.append((Property.INTEGRITY, "a datagram with another payload than was sent"))
@@ -248,7 +266,7 @@ def p8_resume(past: Hindsight, *, is_at_rest: bool) -> list[Violation]:
         Violation(
             Property.RESUME,
             "something came on a stream that had not begun",
-            stray.message_id if isinstance(stray, Handed) else None,
+            stray.message_id if isinstance(stray, MessageHanded) else None,
             stray.subscription,
         )
         for stray in past.strays
@@ -325,7 +343,7 @@ def p13_timely(past: Hindsight) -> list[Violation]:
     ]
 
 
-def _unsettled(past: Hindsight) -> Iterator[Sent]:
+def _unsettled(past: Hindsight) -> Iterator[MessageTimeline]:
     return (
         sent
         for sent in past.messages.values()
@@ -333,7 +351,7 @@ def _unsettled(past: Hindsight) -> Iterator[Sent]:
     )
 
 
-def _losses(past: Hindsight) -> Iterator[tuple[Sent, Reading]]:
+def _losses(past: Hindsight) -> Iterator[tuple[MessageTimeline, SubscriptionTimeline]]:
     """Yield the messages owed to subscriptions that have read to the end of their logs, accepted since they began."""
     for run in past.runs:
         reading = run.reading
@@ -348,7 +366,7 @@ def _losses(past: Hindsight) -> Iterator[tuple[Sent, Reading]]:
                         yield sent, reading
 
 
-def _is_owed(past: Hindsight, run: Runs, sent: Sent, place: int) -> bool:
+def _is_owed(past: Hindsight, run: Runs, sent: MessageTimeline, place: int) -> bool:
     """True if a reading is owed a message that reached it and was not handed to it before `place`."""
     return not (
         run.has(sent.accepted.message_id)
@@ -360,20 +378,20 @@ def _is_owed(past: Hindsight, run: Runs, sent: Sent, place: int) -> bool:
     )
 
 
-def _accepted_between(all_sent: list[Sent], since: int, until: int) -> list[Sent]:
+def _accepted_between(all_sent: list[MessageTimeline], since: int, until: int) -> list[MessageTimeline]:
     """Return the messages accepted behind one place and before another. `all_sent`: in the order of acceptance."""
     first = bisect_right(all_sent, since, key=lambda sent: sent.place)
     return all_sent[first : bisect_left(all_sent, until, lo=first, key=lambda sent: sent.place)]
 
 
-def _serials(all_sent: list[Sent]) -> Iterator[Violation]:
+def _serials(all_sent: list[MessageTimeline]) -> Iterator[Violation]:
     """Yield the places where the serials of a sequence do not rise by 1."""
     for one, next_one in pairwise(sorted(sent.accepted.serial for sent in all_sent)):
         if next_one != one + 1:
             yield Violation(Property.SEQUENCE, f"{all_sent[0].accepted.sequence} has serial {next_one} next to {one}")
 
 
-def _inversions(reading: Reading, firsts: list[First]) -> Iterator[Violation]:
+def _inversions(reading: SubscriptionTimeline, firsts: list[First]) -> Iterator[Violation]:
     for one, next_one in pairwise(firsts):
         low, high = one.sent.accepted, next_one.sent.accepted
         if low.serial > high.serial:
@@ -385,7 +403,7 @@ def _inversions(reading: Reading, firsts: list[First]) -> Iterator[Violation]:
             )
 
 
-def _left_out(past: Hindsight, run: Runs, all_sent: list[Sent], firsts: list[First]) -> Iterator[Violation]:
+def _left_out(past: Hindsight, run: Runs, all_sent: list[MessageTimeline], firsts: list[First]) -> Iterator[Violation]:
     """Yield the messages that a reading lacks between the lowest and the highest serial that it was handed of a
     sequence.
     """
@@ -393,7 +411,7 @@ def _left_out(past: Hindsight, run: Runs, all_sent: list[Sent], firsts: list[Fir
     lowest = min(firsts, key=lambda each: each.sent.accepted.serial).sent
     highest = max(firsts, key=lambda each: each.sent.accepted.serial).sent
     since, until = max(lowest.place, reading.floor, reading.opened), highest.place
-    for span in past.spans(reading.mailbox, Reached(lowest.accepted.targets, is_certain=True), since, until):
+    for span in past.spans(reading.mailbox, ReachedPeriod(lowest.accepted.targets, is_certain=True), since, until):
         for sent in _accepted_between(all_sent, max(since, span.since), min(until, span.until)):
             _, behind = run.around(sent)
             if (
@@ -432,7 +450,7 @@ def _senders_out_of_order(run: Runs) -> Iterator[Violation]:
 class _Streams:
     """The streams of a reading, each judged against all messages that the reading was ever handed."""
 
-    def __init__(self, past: Hindsight, reading: Reading) -> None:
+    def __init__(self, past: Hindsight, reading: SubscriptionTimeline) -> None:
         self._past = past
         self._reading = reading
         self._message_at = {handed.position: handed.message_id for _, handed in reading.handed()}
@@ -454,7 +472,7 @@ class _Streams:
                     self._began[step.stream] = self._stands[step.stream] = self._acknowledged
                 case Acknowledged():
                     self._acknowledged = max(self._acknowledged, step.through)
-                case Handed():
+                case MessageHanded():
                     yield from self._handed(place, step)
                 case GapTold():
                     yield from self._gap(place, step)
@@ -466,7 +484,7 @@ class _Streams:
             if skipped := self._owed(self._reading.open_stream, behind, self._past.length - 1):
                 yield self._violation("handed once, not acknowledged, and not handed again at rest", skipped[0])
 
-    def _handed(self, place: int, handed: Handed) -> Iterator[Violation]:
+    def _handed(self, place: int, handed: MessageHanded) -> Iterator[Violation]:
         stands = self._stands[handed.stream]
         if handed.position <= self._began[handed.stream]:
             yield self._violation("handed again, though acknowledged before the stream began", handed.position)

@@ -4,10 +4,10 @@
 is an integer on one clock of the observer, in any unit, and never falls. Events with the same instant are in the order
 in which they were recorded.
 
-An observer that cannot see the exact instant records a bound that accuses no innocent server: `Accepted` not later than
-the message became durable at its origin, `SettledAt` not earlier than it settled, `StreamEnded` not later than the
-stream broke. `Acknowledged` comes before the streams that began behind it, and not before other streams. An observer
-that does not see a database learns of it from the beginning of the next stream.
+An observer that cannot see the exact instant records a bound that accuses no innocent server: `MessageAccepted` not
+later than the message became durable at its origin, `SettledAt` not earlier than it settled, `StreamEnded` not later
+than the stream broke. `Acknowledged` comes before the streams that began behind it, and not before other streams. An
+observer that does not see a database learns of it from the beginning of the next stream.
 
 Source: docs/protocol-messages.md, "What must hold of messages".
 """
@@ -39,7 +39,7 @@ class SubscriptionId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class MessageAccepted:
     """A message became durable at its origin, whether or not its sender was told. A repetition is not recorded again.
 
     A message kept in memory is accepted once its sender is told.
@@ -67,7 +67,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class DatagramSent:
+class DatagramLetOut:
     """A datagram was let out. No member is owed it."""
 
     at: int
@@ -75,7 +75,7 @@ class DatagramSent:
     targets: TargetSet
     payload: bytes
     expires_at: int | None = None
-    """Instant after which the datagram is no longer handed out, as in `Accepted`."""
+    """Instant after which the datagram is no longer handed out, as in `MessageAccepted`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class DeadLettered:
 
 
 @dataclass(frozen=True, slots=True)
-class MailboxOpened:
+class MailboxBegins:
     """A server keeps the messages for a process from now on. A repetition while the mailbox is open has no effect."""
 
     at: int
@@ -118,7 +118,7 @@ class MailboxOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class MailboxClosed:
+class MailboxEnds:
     """A server keeps no more messages for a process. The subscriptions of the mailbox end."""
 
     at: int
@@ -132,7 +132,7 @@ class MailboxClosed:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class MembershipChanged:
     """The process of a mailbox came below a target set, or left it, in the graph of the mailbox's server.
 
     A membership is recorded before the first message to the target set is accepted, even if it is negative, and at each
@@ -181,7 +181,7 @@ class StreamEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class MessageHanded:
     """An endpoint got a message."""
 
     at: int
@@ -267,17 +267,17 @@ class Sizes:
 
 
 Happening = (
-    Accepted
-    | DatagramSent
+    MessageAccepted
+    | DatagramLetOut
     | DatagramHanded
     | SettledAt
     | DeadLettered
-    | MailboxOpened
-    | MailboxClosed
-    | Membership
+    | MailboxBegins
+    | MailboxEnds
+    | MembershipChanged
     | StreamBegan
     | StreamEnded
-    | Handed
+    | MessageHanded
     | Logged
     | FoundApart
     | Acknowledged

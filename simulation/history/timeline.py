@@ -45,19 +45,19 @@ from typing import NamedTuple
 from delivery.model.words import Filter, Kept, Position
 from namegraph import NodeId, ServerId, TargetSet
 from simulation.history.recorded import (
-    Accepted,
     Acknowledged,
     DatagramHanded,
-    DatagramSent,
+    DatagramLetOut,
     DeadLettered,
     FoundApart,
     GapTold,
-    Handed,
     History,
     Logged,
-    MailboxClosed,
-    MailboxOpened,
-    Membership,
+    MailboxBegins,
+    MailboxEnds,
+    MembershipChanged,
+    MessageAccepted,
+    MessageHanded,
     Restarted,
     SettledAt,
     Sizes,
@@ -74,7 +74,7 @@ BEYOND = Position(2**63, 0)
 """Position behind all positions of a log."""
 
 
-class Mailbox(NamedTuple):
+class MailboxTimeline(NamedTuple):
     """The mailboxes that a process has at a server, one after another."""
 
     server: ServerId
@@ -89,7 +89,7 @@ class Span(NamedTuple):
     """Length of the history if the state held to the end."""
 
 
-class Reached(NamedTuple):
+class ReachedPeriod(NamedTuple):
     """State that a process is below a target set: as its own home knows, or (certain) as all homes above it know."""
 
     targets: TargetSet
@@ -97,10 +97,10 @@ class Reached(NamedTuple):
 
 
 @dataclass(slots=True)
-class Sent:
+class MessageTimeline:
     """An accepted message, and its fate."""
 
-    accepted: Accepted
+    accepted: MessageAccepted
     place: int
     origin_log: int
     """Number of times that its origin had gone back by then."""
@@ -110,7 +110,7 @@ class Sent:
     is_forgotten: bool = False
     is_reopened: bool = False
     may_be_replayed_twice: bool = False
-    again: list[Accepted] = field(default_factory=list)
+    again: list[MessageAccepted] = field(default_factory=list)
     """Further messages accepted under its id."""
 
 
@@ -118,13 +118,13 @@ class Sent:
 class SentDatagram:
     """A datagram, and the endpoints that got it."""
 
-    sent: DatagramSent
+    sent: DatagramLetOut
     place: int
     handed: list[tuple[int, DatagramHanded]] = field(default_factory=list)
     """Hand-overs with their places."""
 
 
-Step = StreamBegan | StreamEnded | Handed | Acknowledged | GapTold
+Step = StreamBegan | StreamEnded | MessageHanded | Acknowledged | GapTold
 
 
 class First(NamedTuple):
@@ -132,11 +132,11 @@ class First(NamedTuple):
 
     position: Position
     place: int
-    sent: Sent
+    sent: MessageTimeline
 
 
 @dataclass(slots=True)
-class Reading:
+class SubscriptionTimeline:
     """All events of a subscription while its mailbox stayed open and its server kept the same log."""
 
     subscription: SubscriptionId
@@ -156,26 +156,26 @@ class Reading:
     """Stream that can be handed messages at the end of the history."""
 
     @property
-    def mailbox(self) -> Mailbox:
+    def mailbox(self) -> MailboxTimeline:
         """Mailbox whose log entries it reads."""
-        return Mailbox(self.subscription.server, self.subscription.process)
+        return MailboxTimeline(self.subscription.server, self.subscription.process)
 
-    def wants(self, sent: Sent) -> bool:
+    def wants(self, sent: MessageTimeline) -> bool:
         """True if all its streams want a message, and the message is kept where this subscription reads."""
         is_here = sent.accepted.kept is self.subscription.kept
         return is_here and all(_passes(wanted, sent) for wanted in self.wanted)
 
-    def handed(self) -> list[tuple[int, Handed]]:
+    def handed(self) -> list[tuple[int, MessageHanded]]:
         """Return all hand-overs, with their places."""
-        return [(place, step) for place, step in self.steps if isinstance(step, Handed)]
+        return [(place, step) for place, step in self.steps if isinstance(step, MessageHanded)]
 
 
-def is_wanted(stream: StreamBegan, sent: Sent) -> bool:
+def is_wanted(stream: StreamBegan, sent: MessageTimeline) -> bool:
     """True if the endpoint of a stream wants a message."""
     return _passes(stream.wanted, sent)
 
 
-def _passes(wanted: Filter, sent: Sent) -> bool:
+def _passes(wanted: Filter, sent: MessageTimeline) -> bool:
     return wanted.passes(sent.accepted.targets[0].name, sent.accepted.sender)
 
 
@@ -184,32 +184,32 @@ class Hindsight:
 
     def __init__(self, history: History) -> None:
         self.length = len(history)
-        self.messages: dict[str, Sent] = {}
+        self.messages: dict[str, MessageTimeline] = {}
         """Accepted messages by id, in the order of acceptance."""
-        self.by_targets: dict[TargetSet, list[Sent]] = defaultdict(list)
-        self.by_sequence: dict[str, list[Sent]] = defaultdict(list)
-        self.readings: list[Reading] = []
+        self.by_targets: dict[TargetSet, list[MessageTimeline]] = defaultdict(list)
+        self.by_sequence: dict[str, list[MessageTimeline]] = defaultdict(list)
+        self.readings: list[SubscriptionTimeline] = []
         self.datagrams: dict[str, SentDatagram] = {}
         """Datagrams by id."""
         self.stray_datagrams: list[DatagramHanded] = []
         """Datagrams handed over before any sender had sent them."""
-        self.strays: list[Handed | GapTold] = []
+        self.strays: list[MessageHanded | GapTold] = []
         """Hand-overs and gaps on streams that had not begun."""
-        self.closed: list[MailboxClosed] = []
+        self.closed: list[MailboxEnds] = []
         self.sizes: list[Sizes] = []
         self.instants: list[int] = []
         """Instant of each place."""
         self._restarts: dict[ServerId, list[int]] = defaultdict(list)
         self._memory_lost: dict[ServerId, list[int]] = defaultdict(list)
         """Places where each server lost the messages in its memory."""
-        self._reach: dict[Mailbox, dict[Reached, list[Span]]] = defaultdict(lambda: defaultdict(list))
+        self._reach: dict[MailboxTimeline, dict[ReachedPeriod, list[Span]]] = defaultdict(lambda: defaultdict(list))
         self._servers_that_handed: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
         self.servers_that_serve: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
         """Servers with a message in their log for a foreign process, by process and message.
 
         A server that has gone back since is not among them.
         """
-        self._late: set[tuple[Mailbox, str]] = set()
+        self._late: set[tuple[MailboxTimeline, str]] = set()
         """Messages logged late for a foreign process, with the mailbox."""
         self.apart: set[str] = set()
         """Messages that were sent while servers were apart."""
@@ -221,7 +221,7 @@ class Hindsight:
         for place, happening in enumerate(history):
             self.instants.append(happening.at)
             match happening:
-                case DatagramSent():
+                case DatagramLetOut():
                     self.datagrams[happening.message_id] = SentDatagram(happening, place)
                 case DatagramHanded():
                     datagram = self.datagrams.get(happening.message_id)
@@ -229,18 +229,18 @@ class Hindsight:
                         self.stray_datagrams.append(happening)
                     else:
                         datagram.handed.append((place, happening))
-                case Accepted() | SettledAt() | DeadLettered():
+                case MessageAccepted() | SettledAt() | DeadLettered():
                     watch.message(place, happening)
-                case MailboxOpened() | MailboxClosed() | Membership():
+                case MailboxBegins() | MailboxEnds() | MembershipChanged():
                     watch.reach(place, happening)
-                case StreamBegan() | StreamEnded() | Handed() | Acknowledged() | GapTold():
+                case StreamBegan() | StreamEnded() | MessageHanded() | Acknowledged() | GapTold():
                     watch.subscription(place, happening)
                 case Logged():
                     self.servers_that_serve[happening.process, happening.message_id].add(happening.server)
                     for reader in happening.readers:
                         self._servers_that_handed[reader, happening.message_id].add(happening.server)
                         if happening.is_late:
-                            self._late.add((Mailbox(happening.server, reader), happening.message_id))
+                            self._late.add((MailboxTimeline(happening.server, reader), happening.message_id))
                 case FoundApart():
                     self.apart.add(happening.message_id)
                 case Restarted():
@@ -255,24 +255,24 @@ class Hindsight:
                     self.sizes.append(happening)
         watch.end()
 
-    def add_span(self, mailbox: Mailbox, reached: Reached, span: Span) -> None:
+    def add_span(self, mailbox: MailboxTimeline, reached: ReachedPeriod, span: Span) -> None:
         """Note that a mailbox was open, and its process below a target set, over a span. Spans of a pair come
         in order.
         """
         self._reach[mailbox][reached].append(span)
 
-    def add_handed(self, handed: Handed) -> None:
+    def add_handed(self, handed: MessageHanded) -> None:
         """Note that a mailbox was handed a message."""
         subscription = handed.subscription
         self._servers_that_handed[subscription.process, handed.message_id].add(subscription.server)
 
-    def certain_reach(self, mailbox: Mailbox, since: int, until: int) -> Iterator[tuple[TargetSet, list[Span]]]:
+    def certain_reach(self, mailbox: MailboxTimeline, since: int, until: int) -> Iterator[tuple[TargetSet, list[Span]]]:
         """Yield, for each target set, the spans in which all homes above a process knew that it was below."""
         for reached in self._reach.get(mailbox, {}):
             if reached.is_certain:
                 yield reached.targets, self.spans(mailbox, reached, since, until)
 
-    def spans(self, mailbox: Mailbox, reached: Reached, since: int, until: int) -> list[Span]:
+    def spans(self, mailbox: MailboxTimeline, reached: ReachedPeriod, since: int, until: int) -> list[Span]:
         """Return the spans in which a mailbox was open and its process below a target set, in order, between two
         places.
         """
@@ -280,7 +280,7 @@ class Hindsight:
         first = bisect_right(spans, since, key=lambda span: span.until)
         return spans[first : bisect_left(spans, until, lo=first, key=lambda span: span.since)]
 
-    def settled(self, sent: Sent) -> int:
+    def settled(self, sent: MessageTimeline) -> int:
         """Return the place where a message was settled. The end of the history if it was not."""
         return self.length if sent.settled is None else sent.settled
 
@@ -288,48 +288,48 @@ class Hindsight:
         """True if the state of a span that began before a place still holds at the place."""
         return place < span.until or span.until == self.length
 
-    def is_reached(self, reading: Reading, sent: Sent) -> bool:
+    def is_reached(self, reading: SubscriptionTimeline, sent: MessageTimeline) -> bool:
         """True if the mailbox was open, with its process below the targets, in some state before the message settled.
 
         A dead letter may be replayed at any time, and an origin that went back may post a message again.
         """
         since = max(sent.place, reading.opened)
-        reached = Reached(sent.accepted.targets, is_certain=False)
+        reached = ReachedPeriod(sent.accepted.targets, is_certain=False)
         until = self.length if sent.is_dead or sent.is_reopened else self.settled(sent)
         return bool(self.spans(reading.mailbox, reached, since, until))
 
-    def is_reached_between(self, mailbox: Mailbox, targets: TargetSet, since: int, until: int) -> bool:
+    def is_reached_between(self, mailbox: MailboxTimeline, targets: TargetSet, since: int, until: int) -> bool:
         """True if a mailbox was open, with its process below some targets, in some state between two places."""
-        return bool(self.spans(mailbox, Reached(targets, is_certain=False), since, until))
+        return bool(self.spans(mailbox, ReachedPeriod(targets, is_certain=False), since, until))
 
     def is_restarted_between(self, server: ServerId, since: int, until: int) -> bool:
         """True if a server restarted between two places."""
         return _is_one_between(self._restarts.get(server, []), since, until)
 
-    def may_be_lost(self, sent: Sent, reader: ServerId, place: int) -> bool:
+    def may_be_lost(self, sent: MessageTimeline, reader: ServerId, place: int) -> bool:
         """True if a message in memory may be lost, before a place, to the readers at a server."""
         return sent.accepted.kept is Kept.MEMORY and (
             self.may_be_lost_at_origin(sent) or _is_one_between(self._memory_lost.get(reader, []), sent.place, place)
         )
 
-    def may_be_lost_at_origin(self, sent: Sent) -> bool:
+    def may_be_lost_at_origin(self, sent: MessageTimeline) -> bool:
         """True if the origin lost the messages in its memory before this one was settled."""
         lost = self._memory_lost.get(sent.accepted.origin, [])
         return sent.accepted.kept is Kept.MEMORY and _is_one_between(lost, sent.place, self.settled(sent))
 
-    def is_handed_elsewhere(self, mailbox: Mailbox, message_id: str) -> bool:
+    def is_handed_elsewhere(self, mailbox: MailboxTimeline, message_id: str) -> bool:
         """True if a mailbox of the same process at another server was handed a message, or is to be."""
         return bool(self._servers_that_handed.get((mailbox.process, message_id), set()) - {mailbox.server})
 
-    def is_late(self, mailbox: Mailbox, sent: Sent) -> bool:
+    def is_late(self, mailbox: MailboxTimeline, sent: MessageTimeline) -> bool:
         """True if a message was logged late for a foreign process."""
         return (mailbox, sent.accepted.message_id) in self._late
 
-    def is_given_up(self, sent: Sent, place: int) -> bool:
+    def is_given_up(self, sent: MessageTimeline, place: int) -> bool:
         """True if a message that was not handed over before a place is owed to no member any more."""
         return sent.is_dead or sent.is_forgotten or self.is_expired(sent, place)
 
-    def is_expired(self, sent: Sent, place: int) -> bool:
+    def is_expired(self, sent: MessageTimeline, place: int) -> bool:
         """True if the deadline of a message has come at a place."""
         return sent.accepted.expires_at is not None and sent.accepted.expires_at <= self.instants[place]
 
@@ -337,7 +337,7 @@ class Hindsight:
 class Runs:
     """Messages that a reading was handed of each sequence, apart from late ones, and the place of a missing message."""
 
-    def __init__(self, past: Hindsight, reading: Reading) -> None:
+    def __init__(self, past: Hindsight, reading: SubscriptionTimeline) -> None:
         self._past = past
         self.reading = reading
         late: set[str] = set()
@@ -364,7 +364,7 @@ class Runs:
         """True if the reading was handed a message, late or not."""
         return message_id in self._ids
 
-    def around(self, sent: Sent) -> tuple[First | None, First | None]:
+    def around(self, sent: MessageTimeline) -> tuple[First | None, First | None]:
         """Return the handed messages of the same sequence with the next lower and the next higher serial."""
         run = self._by_serial.get(sent.accepted.sequence, [])
         serial = sent.accepted.serial
@@ -372,7 +372,7 @@ class Runs:
         behind = bisect_right(run, serial, key=lambda each: each.sent.accepted.serial)
         return run[before] if before >= 0 else None, run[behind] if behind < len(run) else None
 
-    def is_told(self, sent: Sent) -> bool:
+    def is_told(self, sent: MessageTimeline) -> bool:
         """True if a message that was not handed over may lie in a gap that the reading was told.
 
         Its position is behind every position seen before it was accepted. Unless it was logged late, its position is
@@ -392,12 +392,12 @@ def _is_one_between(places: list[int], since: int, until: int) -> bool:
     return first < len(places) and places[first] < until
 
 
-def _highest_seen(reading: Reading) -> tuple[list[int], list[Position]]:
+def _highest_seen(reading: SubscriptionTimeline) -> tuple[list[int], list[Position]]:
     """Return places, and the highest position handed, told as a gap or sought up to each place."""
     seen: list[tuple[int, Position]] = []
     for place, step in reading.steps:
         match step:
-            case Handed():
+            case MessageHanded():
                 seen.append((place, step.position))
             case GapTold():
                 seen.append((place, step.through))
@@ -408,7 +408,7 @@ def _highest_seen(reading: Reading) -> tuple[list[int], list[Position]]:
     return [place for place, _ in seen], list(accumulate((position for _, position in seen), max))
 
 
-def _gaps(reading: Reading) -> list[tuple[Position, Position]]:
+def _gaps(reading: SubscriptionTimeline) -> list[tuple[Position, Position]]:
     """Return the gaps of a reading, told or skipped: behind one position, through another."""
     gaps = []
     stands = NOTHING
@@ -443,23 +443,23 @@ class _Watch:
     def __init__(self, past: Hindsight) -> None:
         self._past = past
         self._went_back: dict[ServerId, list[int]] = defaultdict(list)
-        self._unsettled: dict[ServerId, dict[str, Sent]] = defaultdict(dict)
-        self._open: dict[Mailbox, int] = {}
+        self._unsettled: dict[ServerId, dict[str, MessageTimeline]] = defaultdict(dict)
+        self._open: dict[MailboxTimeline, int] = {}
         """Place where each mailbox was opened."""
-        self._below: dict[Mailbox, dict[Reached, int]] = defaultdict(dict)
+        self._below: dict[MailboxTimeline, dict[ReachedPeriod, int]] = defaultdict(dict)
         """Target sets above each mailbox's process, with the place since which this holds and the mailbox is open."""
-        self._current: dict[Mailbox, dict[SubscriptionId, Reading]] = defaultdict(dict)
-        self._of_stream: dict[tuple[SubscriptionId, int], Reading] = {}
+        self._current: dict[MailboxTimeline, dict[SubscriptionId, SubscriptionTimeline]] = defaultdict(dict)
+        self._of_stream: dict[tuple[SubscriptionId, int], SubscriptionTimeline] = {}
 
-    def message(self, place: int, happening: Accepted | SettledAt | DeadLettered) -> None:
+    def message(self, place: int, happening: MessageAccepted | SettledAt | DeadLettered) -> None:
         """Note a new message, or a change of its state."""
         sent = self._past.messages.get(happening.message_id)
         match happening:
-            case Accepted():
+            case MessageAccepted():
                 if sent is not None:
                     sent.again.append(happening)
                     return
-                sent = Sent(happening, place, len(self._went_back[happening.origin]))
+                sent = MessageTimeline(happening, place, len(self._went_back[happening.origin]))
                 self._past.messages[happening.message_id] = sent
                 self._past.by_targets[happening.targets].append(sent)
                 self._past.by_sequence[happening.sequence].append(sent)
@@ -473,25 +473,25 @@ class _Watch:
             case _:
                 pass
 
-    def reach(self, place: int, happening: MailboxOpened | MailboxClosed | Membership) -> None:
+    def reach(self, place: int, happening: MailboxBegins | MailboxEnds | MembershipChanged) -> None:
         """Note that a mailbox opens or closes, or that its process comes below a target set or leaves it."""
-        mailbox = Mailbox(happening.server, happening.process)
+        mailbox = MailboxTimeline(happening.server, happening.process)
         below = self._below[mailbox]
         match happening:
-            case MailboxOpened():
+            case MailboxBegins():
                 if mailbox not in self._open:
                     self._open[mailbox] = place
                     below.update(dict.fromkeys(below, place))
-            case MailboxClosed():
+            case MailboxEnds():
                 if mailbox in self._open:
                     for reached, since in below.items():
                         self._past.add_span(mailbox, reached, Span(since, place))
                     del self._open[mailbox]
                 self._past.closed.append(happening)
                 self._end_readings(mailbox)
-            case Membership():
+            case MembershipChanged():
                 for is_certain in (False, True):
-                    reached = Reached(happening.targets, is_certain)
+                    reached = ReachedPeriod(happening.targets, is_certain)
                     if happening.is_below and (happening.is_certain or not is_certain):
                         below.setdefault(reached, place)
                         continue
@@ -511,7 +511,7 @@ class _Watch:
                 reading.steps.append((place, step))
             case Acknowledged():
                 self._reading(place, subscription).steps.append((place, step))
-            case StreamEnded() | Handed() | GapTold():
+            case StreamEnded() | MessageHanded() | GapTold():
                 of_stream = self._of_stream.get((subscription, step.stream))
                 if of_stream is not None:
                     of_stream.steps.append((place, step))
@@ -519,17 +519,17 @@ class _Watch:
                         of_stream.open_stream = None
                 elif not isinstance(step, StreamEnded):
                     self._past.strays.append(step)
-                if isinstance(step, Handed):
+                if isinstance(step, MessageHanded):
                     self._past.add_handed(step)
 
-    def _reading(self, place: int, subscription: SubscriptionId) -> Reading:
+    def _reading(self, place: int, subscription: SubscriptionId) -> SubscriptionTimeline:
         """Return the current reading of a subscription. If there is none, it begins here."""
-        mailbox = Mailbox(subscription.server, subscription.process)
+        mailbox = MailboxTimeline(subscription.server, subscription.process)
         reading = self._current[mailbox].get(subscription)
         if reading is None:
             copies = self._went_back[subscription.server]
             floor = copies[-1] if copies else -1
-            reading = Reading(subscription, place, len(copies), floor, self._open.get(mailbox, -1))
+            reading = SubscriptionTimeline(subscription, place, len(copies), floor, self._open.get(mailbox, -1))
             self._current[mailbox][subscription] = reading
             self._past.readings.append(reading)
         return reading
@@ -552,6 +552,6 @@ class _Watch:
             for reached, since in self._below[mailbox].items():
                 self._past.add_span(mailbox, reached, Span(since, self._past.length))
 
-    def _end_readings(self, mailbox: Mailbox) -> None:
+    def _end_readings(self, mailbox: MailboxTimeline) -> None:
         for reading in self._current.pop(mailbox, {}).values():
             reading.open_stream = None

@@ -23,11 +23,11 @@ from delivery.model.events import (
     Subscribe,
     Subscribed,
 )
-from delivery.model.words import Message, Position
+from delivery.model.words import MessageContent, Position
 from namegraph import NodeId, ServerId, subnet_of
 from simulation.cluster.cluster import Cluster, Watcher
 from simulation.scenario.schedule import (
-    AcknowledgeAll,
+    AcknowledgeEverything,
     CloseBox,
     ExpectHanded,
     ExpectSent,
@@ -42,7 +42,7 @@ FIRST_TICKET = 1_000_000
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ProcessReader:
     """The listener of one process."""
 
     server: ServerId
@@ -67,7 +67,7 @@ class MessageSteps(Watcher):
         self._told: dict[str, str] = {}
         """Last answer to the sender of each text."""
         self._begun: dict[int, Subscribed] = {}
-        self._readers: dict[NodeId, _Reader] = {}
+        self._readers: dict[NodeId, _ProcessReader] = {}
         cluster.watcher = self
 
     def answered(self, server: ServerId, answers: list[Answer]) -> None:
@@ -92,14 +92,14 @@ class MessageSteps(Watcher):
             self._told[text] = told
             self._tell(f"    sender of {text}: {told}")
 
-    def do(self, step: SendText | OpenBox | CloseBox | Listen | AcknowledgeAll) -> None:
+    def do(self, step: SendText | OpenBox | CloseBox | Listen | AcknowledgeEverything) -> None:
         """Let a client take a step."""
         self._ticket += 1
         match step:
             case SendText(text, targets):
                 origin = ServerId(subnet_of(targets[0].name))
                 self._texts[self._ticket] = text
-                self._take(origin, Send(self._ticket, targets, Message(text.encode()), wants_settled=True))
+                self._take(origin, Send(self._ticket, targets, MessageContent(text.encode()), wants_settled=True))
                 self._take(origin, CloseParcels())
             case OpenBox(process):
                 self._take(_home(process), OpenMailbox(self._ticket, process))
@@ -108,7 +108,7 @@ class MessageSteps(Watcher):
                 self._readers.pop(process, None)
             case Listen(process):
                 self._listen(process)
-            case AcknowledgeAll(process):
+            case AcknowledgeEverything(process):
                 reader = self._readers.get(process)
                 if reader is not None:
                     self._take(reader.server, Acknowledge(reader.mailbox, "", reader.epoch, reader.position))
@@ -121,7 +121,7 @@ class MessageSteps(Watcher):
         if begun is None:
             return
         position = begun.cursor if before is None else max(begun.cursor, before.position)
-        reader = _Reader(server, begun.mailbox, begun.epoch, position, [] if before is None else before.handed)
+        reader = _ProcessReader(server, begun.mailbox, begun.epoch, position, [] if before is None else before.handed)
         self._readers[process] = reader
         core, log = self._cluster.servers[server].delivery, self._cluster.log_of(server)
         reader.position = gap(position, cut=core.log.cut) or position

@@ -11,8 +11,19 @@ from collections.abc import Iterable, Sequence
 
 from namegraph import NodeId, PeerLost, PeerMet, ServerId, Tick, UpdateCommand
 from simulation.cluster.cluster import Cluster, Restart
-from simulation.cluster.networks import Arrival, Posted, Sent
-from simulation.scenario.schedule import Ask, Crash, Deliver, Expire, Lose, Meet, Quiet, Scenario, Selection, Step
+from simulation.cluster.networks import Arrival, PostedLetter, SentMessage
+from simulation.scenario.schedule import (
+    ClientAsks,
+    Crash,
+    Deliver,
+    Expire,
+    Lose,
+    Meet,
+    Quiet,
+    Scenario,
+    Selection,
+    Step,
+)
 
 
 def record(
@@ -35,15 +46,15 @@ def _steps(
     match happened:
         case Restart(server):
             yield Crash(server)
-        case Arrival(_, _, _, Sent(message=Posted())):
+        case Arrival(_, _, _, SentMessage(message=PostedLetter())):
             return  # The post arrives with the next letter behind it, or at the next quiet point.
-        case Arrival(_, _, _, Sent() as sent):
+        case Arrival(_, _, _, SentMessage() as sent):
             ticket = cluster.ticket_of(sent.message)
             if ticket is None or ticket in deadlines:  # Reads are not recorded.
                 yield Deliver(Selection(sent.channel, type(sent.message).__name__, ticket))
         case Arrival(_, server, UpdateCommand() as command) if command.ticket not in deadlines:
             deadlines[command.ticket] = (server, math.inf if command.deadline is None else command.deadline)
-            yield Ask(command.ticket, server, command.operations)
+            yield ClientAsks(command.ticket, server, command.operations)
         case Arrival(_, server, PeerLost(peer)):
             yield Lose(server, peer)
         case Arrival(_, server, PeerMet(peer)):

@@ -34,14 +34,14 @@ from simulation.checks.effect_check import EffectsCheck
 from simulation.checks.in_flight_walks import Ground
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.message_text import describe, kind_of_message
-from simulation.cluster.networks import Arrival, Channel, Choice, Sent, SteppedNetwork, first
+from simulation.cluster.networks import Arrival, Channel, Choice, SentMessage, SteppedNetwork, first
 from simulation.oracle.serial_model import ArcName, TrueGraph, run_serially
 from simulation.scenario.message_steps import MessageSteps
 from simulation.scenario.schedule import (
     COMMITTED,
     WAITING,
-    AcknowledgeAll,
-    Ask,
+    AcknowledgeEverything,
+    ClientAsks,
     CloseBox,
     Crash,
     Deliver,
@@ -149,7 +149,7 @@ class ScenarioRunner:
 
     def _take(self, step: Step, place: int) -> None:
         match step:
-            case Ask():
+            case ClientAsks():
                 self._ask(step)
             case Hold(messages):
                 self._held[messages] = None
@@ -159,7 +159,7 @@ class ScenarioRunner:
                 self._deliver(messages, place)
             case Expire() | Crash() | Lose() | Meet():
                 self._disturb(step)
-            case OpenBox() | CloseBox() | SendText() | Listen() | AcknowledgeAll():
+            case OpenBox() | CloseBox() | SendText() | Listen() | AcknowledgeEverything():
                 self._messages.do(step)
                 self.done.append(step)
             case Run():
@@ -175,7 +175,7 @@ class ScenarioRunner:
         self._cluster.take(Arrival(self._network.now, server, event, None))
         self._take_own()
 
-    def _ask(self, ask: Ask) -> None:
+    def _ask(self, ask: ClientAsks) -> None:
         deadline = self._deadlines.get(ask.number)
         command = UpdateCommand(ask.number, RequestId(f"r{ask.number}"), ask.operations, deadline, reports_control=True)
         self._commands[ask.number] = command
@@ -293,10 +293,10 @@ class ScenarioRunner:
             case _:
                 assert_never(expected)
 
-    def _is_held(self, sent: Sent) -> bool:
+    def _is_held(self, sent: SentMessage) -> bool:
         return any(self._is_meant(messages, sent) for messages in self._held)
 
-    def _is_meant(self, messages: Selection, sent: Sent) -> bool:
+    def _is_meant(self, messages: Selection, sent: SentMessage) -> bool:
         return (
             sent.channel == messages.channel
             and messages.kind in (None, kind_of_message(sent.message))
@@ -313,7 +313,7 @@ class ScenarioRunner:
         ]
         return "; ".join(waiting) or "nothing"
 
-    def _selection_of(self, sent: Sent) -> Selection:
+    def _selection_of(self, sent: SentMessage) -> Selection:
         return Selection(sent.channel, kind_of_message(sent.message), self._cluster.ticket_of(sent.message))
 
 

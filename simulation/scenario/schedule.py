@@ -89,7 +89,7 @@ class StartArc:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ClientAsks:
     """A client submits an update. `number` names the update in other steps."""
 
     number: int
@@ -187,7 +187,7 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
-class AcknowledgeAll:
+class AcknowledgeEverything:
     """The listener of a process acknowledges all messages that it was handed."""
 
     process: NodeId
@@ -254,9 +254,9 @@ class ExpectHanded:
     handed: tuple[HandedText, ...] = ()
 
 
-MessageStep = OpenBox | CloseBox | SendText | Listen | AcknowledgeAll
+MessageStep = OpenBox | CloseBox | SendText | Listen | AcknowledgeEverything
 Expectation = ExpectAnswer | ExpectSent | ExpectHanded | ExpectArcs | ExpectLoops
-Step = Ask | MessageStep | Hold | Release | Deliver | Expire | Crash | Lose | Meet | Run | Quiet | Expectation
+Step = ClientAsks | MessageStep | Hold | Release | Deliver | Expire | Crash | Lose | Meet | Run | Quiet | Expectation
 
 COMMITTED = "committed"
 WAITING = "waiting"
@@ -274,9 +274,9 @@ class Scenario:
     """Line of each step. Empty if the scenario was not read from a text."""
 
     @property
-    def asks(self) -> tuple[Ask, ...]:
+    def asks(self) -> tuple[ClientAsks, ...]:
         """The updates, in order."""
-        return tuple(step for step in self.steps if isinstance(step, Ask))
+        return tuple(step for step in self.steps if isinstance(step, ClientAsks))
 
     def line_of(self, place: int) -> str:
         """Return the line of a step as a prefix of an error message. Empty if the scenario was not read from a text."""
@@ -304,7 +304,7 @@ def write_scenario(scenario: Scenario, *, comments: Iterable[str] = ()) -> str:
 def show_step(step: Step, number_of: Callable[[int], int] = int) -> str:
     """Return the text of a step."""
     match step:
-        case Ask():
+        case ClientAsks():
             return f"at {step.server} " + ", ".join(map(_show_operation, step.operations))
         case Hold(messages):
             return "hold " + show_selection(messages, number_of)
@@ -320,7 +320,7 @@ def show_step(step: Step, number_of: Callable[[int], int] = int) -> str:
             return f"lose {server} {peer}"
         case Meet(server, peer):
             return f"meet {server} {peer}"
-        case OpenBox() | CloseBox() | SendText() | Listen() | AcknowledgeAll() | ExpectSent() | ExpectHanded():
+        case OpenBox() | CloseBox() | SendText() | Listen() | AcknowledgeEverything() | ExpectSent() | ExpectHanded():
             return _show_message_step(step)
         case Run():
             return "run"
@@ -353,7 +353,7 @@ def _show_message_step(step: MessageStep | ExpectSent | ExpectHanded) -> str:
             return " ".join(["send", text, "to", *(one.name for one in targets), *(["except", *less] if less else [])])
         case Listen(process):
             return f"listen {process}"
-        case AcknowledgeAll(process):
+        case AcknowledgeEverything(process):
             return f"acknowledge {process}"
         case ExpectSent(text, told):
             return f"sent {text} {told}"
@@ -467,7 +467,7 @@ class _Reader:
             case "listen", [process]:
                 return Listen(self._node(process))
             case "acknowledge", [process]:
-                return AcknowledgeAll(self._node(process))
+                return AcknowledgeEverything(self._node(process))
             case "sent", [text, *told]:
                 return self._sent(text, told)
             case "handed", [process, *texts] if texts:
@@ -513,10 +513,10 @@ class _Reader:
                 raise self._error("it is `accepted`, `settled` and a number, `refused` and the reason, or `waiting`")
         return ExpectSent(text, " ".join(told))
 
-    def _ask(self, server: str, words: list[str]) -> Ask:
+    def _ask(self, server: str, words: list[str]) -> ClientAsks:
         self._asks += 1
         operations = tuple(self._operation(part) for part in _split(words))
-        return Ask(self._asks, self._server(server), operations)
+        return ClientAsks(self._asks, self._server(server), operations)
 
     def _operation(self, words: list[str]) -> Operation:
         match words:

@@ -22,7 +22,7 @@ from simulation.cluster.failures import FAULTS, is_alike, kind_of
 from simulation.cluster.networks import Channel, first
 from simulation.scenario.runner import ScenarioRunner
 from simulation.scenario.schedule import (
-    Ask,
+    ClientAsks,
     Crash,
     Deliver,
     Expire,
@@ -68,7 +68,7 @@ class NotReproducedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailingScenario:
     """A scenario that fails."""
 
     kind: str
@@ -78,7 +78,7 @@ class Failure:
     """The steps that were done, with every arrival as a `Deliver`."""
 
 
-def attempt(scenario: Scenario, chance: Random | None = None, *, walks: bool) -> Failure | None:
+def attempt(scenario: Scenario, chance: Random | None = None, *, walks: bool) -> FailingScenario | None:
     """Run a scenario, passing over deliveries that find no message. None if it does not fail.
 
     `chance`: draws the order of messages that the scenario leaves open.
@@ -89,7 +89,7 @@ def attempt(scenario: Scenario, chance: Random | None = None, *, walks: bool) ->
         stage.run()
     except FAULTS as error:
         kept = [step for place, step in enumerate(scenario.steps) if place not in stage.passed_over]
-        return Failure(kind_of(error), with_steps(scenario, kept), with_steps(scenario, stage.done))
+        return FailingScenario(kind_of(error), with_steps(scenario, kept), with_steps(scenario, stage.done))
     return None
 
 
@@ -108,7 +108,7 @@ def shrink(scenario: Scenario, *, kind: str, time_used: Callable[[], float]) -> 
 
 
 class _Shrinker:
-    def __init__(self, failure: Failure, time_used: Callable[[], float], *, walks: bool) -> None:
+    def __init__(self, failure: FailingScenario, time_used: Callable[[], float], *, walks: bool) -> None:
         self._best = replace(failure, scenario=failure.replay)
         self._walks = walks
         self._time_used = time_used
@@ -160,7 +160,7 @@ class _Shrinker:
             self._best = replace(failure, scenario=failure.replay) if self._replays else failure
         return failure is not None
 
-    def _find(self, candidate: Scenario, schedules: int) -> Failure | None:
+    def _find(self, candidate: Scenario, schedules: int) -> FailingScenario | None:
         failure = self._fails(candidate)
         updates = len(candidate.asks)
         tried = schedules // max(updates, 1) if self._replays and updates <= FEW_UPDATES else 0
@@ -171,7 +171,7 @@ class _Shrinker:
             failure = self._fails(_at_random(candidate, chance), chance)
         return failure
 
-    def _fails(self, candidate: Scenario, chance: Random | None = None) -> Failure | None:
+    def _fails(self, candidate: Scenario, chance: Random | None = None) -> FailingScenario | None:
         if self._is_spent():
             return None
         failure = attempt(candidate, chance, walks=self._walks)
@@ -194,7 +194,7 @@ class _Shrinker:
             if {gone, kept} <= set(self._best.scenario.servers):
                 self._accept(_merged(self._best.scenario, gone, into=kept), schedules=MERGED_SCHEDULES_TRIED)
 
-    def _hold_some(self) -> Failure | None:
+    def _hold_some(self) -> FailingScenario | None:
         replay = self._best.replay
         letters = list(dict.fromkeys(step.messages for step in replay.steps if isinstance(step, Deliver)))
         for number in range(HOLDS_TRIED):
@@ -202,7 +202,7 @@ class _Shrinker:
             held = chance.sample(letters, min(len(letters), chance.randint(0, HELD_AT_MOST)))
             steps: list[Step] = [Hold(messages) for messages in held]
             for step in replay.steps:
-                if isinstance(step, Ask | Expire | Crash | Lose | Meet):
+                if isinstance(step, ClientAsks | Expire | Crash | Lose | Meet):
                     steps += [step, Run()] if chance.random() < 0.5 else [step]
             found = self._fails(with_steps(replay, steps))
             if found is not None:
@@ -234,7 +234,7 @@ def _ask_numbers(scenario: Scenario) -> list[int]:
 def _without_asks(scenario: Scenario, numbers: Container[int]) -> Scenario:
     def is_of(step: Step) -> bool:
         match step:
-            case Ask(number) | Expire(number):
+            case ClientAsks(number) | Expire(number):
                 return number in numbers
             case _:
                 return False
@@ -251,7 +251,7 @@ def _operations(scenario: Scenario) -> list[tuple[int, int]]:
 def _without_operations(scenario: Scenario, places: Container[tuple[int, int]]) -> Scenario:
     steps: list[Step] = []
     for step in scenario.steps:
-        if not isinstance(step, Ask):
+        if not isinstance(step, ClientAsks):
             steps.append(step)
             continue
         kept = [operation for place, operation in enumerate(step.operations) if (step.number, place) not in places]
@@ -272,7 +272,7 @@ def _quiet_places(scenario: Scenario) -> list[int]:
 
 def _unsaid_places(scenario: Scenario) -> list[int]:
     """Return the places of all steps that submit no update."""
-    return [place for place, step in enumerate(scenario.steps) if not isinstance(step, Ask)]
+    return [place for place, step in enumerate(scenario.steps) if not isinstance(step, ClientAsks)]
 
 
 def _without_places(scenario: Scenario, places: Container[int]) -> Scenario:
@@ -316,7 +316,7 @@ def _merged(scenario: Scenario, gone: Subnet, *, into: Subnet) -> Scenario:
 def _with_names(scenario: Scenario, name: NodeNames, server: Callable[[Subnet], Subnet]) -> Scenario:
     def step_with(step: Step) -> Step | None:
         match step:
-            case Ask():
+            case ClientAsks():
                 operations = tuple(_operation_with(operation, name) for operation in step.operations)
                 return replace(step, server=ServerId(server(Subnet(step.server))), operations=operations)
             case Deliver(messages) | Hold(messages):

@@ -38,14 +38,14 @@ from simulation.history.recorded import History
 from simulation.oracle.serial_model import TrueGraph
 from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.clients import Population
-from simulation.workload.endpoints import Endpoints
+from simulation.workload.endpoints import SimulatedEndpoints
 from simulation.workload.handing import Handing
 from simulation.workload.kept_in_memory import KeptInMemory
 from simulation.workload.policies import PolicySetting
 from simulation.workload.queueing import Queueing
 from simulation.workload.readers import Readers
 from simulation.workload.recorder import Recorder
-from simulation.workload.senders import Senders
+from simulation.workload.senders import SimulatedSenders
 
 FIRST_TICKET = 10_000_000
 """Lowest ticket of messages, above all tickets of updates and reads."""
@@ -85,12 +85,12 @@ class Deliveries(Watcher):
         self._memory = KeptInMemory(cluster, chance, new_ticket)
         self._are_short_lived = chance.random() < SHORT_LIVED_SHARE
         self._backlog_seconds, self._log_seconds = chance.choice(KEPT_SECONDS), chance.choice(KEPT_SECONDS)
-        self._senders = Senders(
+        self._senders = SimulatedSenders(
             cluster, population, chance, submit=submit, later=later, new_ticket=new_ticket, tally=tally
         )
         self._readers = Readers(cluster, population)
         self._handing = Handing(cluster, self._readers, self._memory, note=note, tally=tally)
-        self._endpoints = Endpoints(
+        self._endpoints = SimulatedEndpoints(
             cluster,
             population,
             chance,
@@ -186,7 +186,7 @@ class Deliveries(Watcher):
                 if self._policies is not None:
                     self._policies.let_out(unkept)
                 self.tally["datagrams sent"] += 1
-                sent = recorded.DatagramSent(instant, unkept.message_id, send.targets, send.message.payload)
+                sent = recorded.DatagramLetOut(instant, unkept.message_id, send.targets, send.message.payload)
                 self._history.append(sent)
             case Shown():
                 self._endpoints.shown(server, unkept)

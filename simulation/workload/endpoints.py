@@ -35,9 +35,9 @@ from simulation.history import recorded
 from simulation.history.recorded import SubscriptionId
 from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.clients import FOREIGN, Population
-from simulation.workload.handing import Endpoint, Handing
-from simulation.workload.readers import Listener, Readers
-from simulation.workload.senders import ASKED_AGAIN_AFTER, Senders
+from simulation.workload.handing import Handing, SimulatedEndpoint
+from simulation.workload.readers import Readers, SimulatedListener
+from simulation.workload.senders import ASKED_AGAIN_AFTER, SimulatedSenders
 
 PEOPLE = 2
 """Number of people at each server, beside the processes of the population."""
@@ -108,7 +108,7 @@ RESTLESS_TIMES = 3
 """Number of times that each such mailbox is opened and closed in a burst."""
 
 
-class Endpoints:
+class SimulatedEndpoints:
     """All endpoints of a cluster."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Endpoints:
         population: Population,
         chance: Random,
         *,
-        senders: Senders,
+        senders: SimulatedSenders,
         readers: Readers,
         handing: Handing,
         submit: Callable[[ServerId, DeliveryEvent], None],
@@ -126,14 +126,14 @@ class Endpoints:
         note: Callable[[recorded.Happening], None],
         tally: Counter[str],
     ) -> None:
-        """Create the endpoints. `submit`, `later`: see `Senders`. `note`: adds an event to the history."""
+        """Create the endpoints. `submit`, `later`: see `SimulatedSenders`. `note`: adds an event to the history."""
         self._cluster, self._population, self._chance, self._tally = cluster, population, chance, tally
         self._senders, self._readers, self._handing = senders, readers, handing
         self._submit, self._later, self._new_ticket, self._note = submit, later, new_ticket, note
-        self._with_mailbox: dict[SubscriptionId, Endpoint] = {}
-        self._ephemeral: dict[int, Endpoint] = {}
+        self._with_mailbox: dict[SubscriptionId, SimulatedEndpoint] = {}
+        self._ephemeral: dict[int, SimulatedEndpoint] = {}
         """Ephemeral endpoints by ticket."""
-        self._subscribing: dict[int, Endpoint] = {}
+        self._subscribing: dict[int, SimulatedEndpoint] = {}
         """Endpoints whose subscription is under way, by ticket."""
         self._are_restless = HAS_OTHER_LISTENERS and chance.random() < RESTLESS_SHARE
         self._have_gateways_alone = False
@@ -201,7 +201,7 @@ class Endpoints:
     def _subscribe(self, process: NodeId, name: str, server: ServerId | None = None) -> None:
         subscription = SubscriptionId(server or ServerId(subnet_of(process)), process, name)
         if subscription not in self._with_mailbox:
-            self._with_mailbox[subscription] = Endpoint(subscription, wanted=self._some_wanted())
+            self._with_mailbox[subscription] = SimulatedEndpoint(subscription, wanted=self._some_wanted())
         endpoint = self._with_mailbox[subscription]
         is_gone = subscription.server in self._cluster.gone
         if endpoint.is_open or endpoint.ticket in self._subscribing or is_gone:
@@ -220,7 +220,7 @@ class Endpoints:
         senders = frozenset(name for name in self._senders.names(more=3) if chance.random() < 0.5)
         return chance.choice([Filter(groups), Filter(senders=senders), Filter(groups, senders)])
 
-    def _subscribe_again(self, endpoint: Endpoint, ticket: int) -> None:
+    def _subscribe_again(self, endpoint: SimulatedEndpoint, ticket: int) -> None:
         if self._subscribing.pop(ticket, None) is not None:
             self._subscribe_to(endpoint.subscription)
 
@@ -262,9 +262,9 @@ class Endpoints:
         server, ticket = ServerId(subnet_of(process)), self._new_ticket()
         if server not in self._cluster.gone:
             subscription = SubscriptionId(server, NodeId(f"{ticket}/{process}"), "")
-            endpoint = Endpoint(subscription, ticket=ticket, wanted=self._some_wanted(), is_ephemeral=True)
+            endpoint = SimulatedEndpoint(subscription, ticket=ticket, wanted=self._some_wanted(), is_ephemeral=True)
             self._ephemeral[ticket] = endpoint
-            self._readers.ephemeral[ticket] = Listener(process, subscription)
+            self._readers.ephemeral[ticket] = SimulatedListener(process, subscription)
             self._subscribing[ticket] = endpoint
             self._submit(server, Subscribe(ticket, process, is_ephemeral=True))
 
@@ -285,7 +285,7 @@ class Endpoints:
 
     # -- what they read
 
-    def _read(self, endpoint: Endpoint, stream: int) -> None:
+    def _read(self, endpoint: SimulatedEndpoint, stream: int) -> None:
         """Hand an endpoint the durable messages for it, up to a random limit."""
         if not endpoint.is_open or endpoint.stream != stream:
             return
@@ -342,14 +342,14 @@ class Endpoints:
                     process = self._readers.ephemeral[ticket].process
                     raise InvariantViolatedError(f"messages: {server} keeps what listened for {process} and ended")
 
-    def _lasts(self, endpoint: Endpoint) -> bool:
+    def _lasts(self, endpoint: SimulatedEndpoint) -> bool:
         """True if the server still has what an endpoint reads: its mailbox, or its ephemeral subscription."""
         core, process = self._cluster.servers[endpoint.subscription.server].delivery, endpoint.subscription.process
         if endpoint.is_ephemeral:
             return endpoint.ticket in core.listeners
         return not STREAMS_END_WITH_MAILBOXES or core.mailboxes.number_of(process) == endpoint.mailbox
 
-    def _end(self, endpoint: Endpoint) -> None:
+    def _end(self, endpoint: SimulatedEndpoint) -> None:
         if endpoint.is_open:
             endpoint.is_open = False
             at = self._cluster.instant

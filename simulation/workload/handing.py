@@ -30,7 +30,7 @@ ALL_ITEMS = 1_000_000
 
 
 @dataclass(slots=True)
-class Endpoint:
+class SimulatedEndpoint:
     """An endpoint that listens for a process."""
 
     subscription: SubscriptionId
@@ -75,7 +75,9 @@ class Handing:
         for each in [each for each in self._position_of if each[0].server == server]:
             del self._position_of[each]
 
-    def begin(self, endpoint: Endpoint, mailbox: int, epoch: int, *, cursor: Position, in_memory: Position) -> None:
+    def begin(
+        self, endpoint: SimulatedEndpoint, mailbox: int, epoch: int, *, cursor: Position, in_memory: Position
+    ) -> None:
         """Begin a stream behind a cursor in the log, and behind a cursor in memory."""
         self._streams += 1
         if endpoint.mailbox != mailbox:
@@ -87,7 +89,7 @@ class Handing:
             self._note(recorded.StreamBegan(self._at, one, endpoint.stream, sought, wanted=endpoint.wanted))
         self._begin_in_memory(endpoint, in_memory)
 
-    def _begin_in_memory(self, endpoint: Endpoint, cursor: Position) -> None:
+    def _begin_in_memory(self, endpoint: SimulatedEndpoint, cursor: Position) -> None:
         known, is_again = endpoint.known_in_memory, endpoint.known_in_memory > NOTHING_HANDED
         of_start, began = (place.entry // POSITIONS_OF_START for place in (known, cursor))
         if is_again and of_start == began and cursor > max(known, endpoint.told_in_memory):
@@ -112,12 +114,12 @@ class Handing:
             for one in () if endpoint.is_ephemeral else self._readers.read_by(endpoint.subscription):
                 self._note(recorded.Acknowledged(self._at, one._replace(kept=Kept.MEMORY), cursor))
 
-    def hand_all(self, endpoint: Endpoint) -> None:
+    def hand_all(self, endpoint: SimulatedEndpoint) -> None:
         """Hand out all items. Of memory, only the items that the server has released count."""
         self.hand(endpoint, at_most=ALL_ITEMS)
         self.hand_from_memory(endpoint, at_most=ALL_ITEMS)
 
-    def hand(self, endpoint: Endpoint, *, at_most: int) -> None:
+    def hand(self, endpoint: SimulatedEndpoint, *, at_most: int) -> None:
         """Hand out up to `at_most` items that are durable in the log."""
         server = endpoint.subscription.server
         core, log = self._cluster.servers[server].delivery, self._cluster.log_of(server)
@@ -139,7 +141,7 @@ class Handing:
                 endpoint.handed = item.position
             endpoint.handed = max(endpoint.handed, end)
 
-    def _tell_hole(self, endpoint: Endpoint, core: DeliveryCore, *, before: int) -> None:
+    def _tell_hole(self, endpoint: SimulatedEndpoint, core: DeliveryCore, *, before: int) -> None:
         """Pass over entries missing from the middle of the log, if the endpoint stands before them."""
         first, through = endpoint.handed.entry, Position.before(before)
         if first < before:
@@ -148,7 +150,7 @@ class Handing:
                     self._note(recorded.GapTold(self._at, one, endpoint.stream, endpoint.handed, through))
             endpoint.handed = through
 
-    def hand_from_memory(self, endpoint: Endpoint, *, at_most: int) -> None:
+    def hand_from_memory(self, endpoint: SimulatedEndpoint, *, at_most: int) -> None:
         """Hand out up to `at_most` items that are kept in memory."""
         server = endpoint.subscription.server
         in_memory = self._cluster.servers[server].delivery.in_memory
@@ -169,14 +171,14 @@ class Handing:
                 self._tell_gap_in_memory(endpoint, end)
             endpoint.in_memory = max(endpoint.in_memory, end)
 
-    def _tell_gap_in_memory(self, endpoint: Endpoint, through: Position) -> None:
+    def _tell_gap_in_memory(self, endpoint: SimulatedEndpoint, through: Position) -> None:
         self._tally["gaps told of what is in memory"] += 1
         for one in self._readers.read_by(endpoint.subscription):
             of_memory = one._replace(kept=Kept.MEMORY)
             self._note(recorded.GapTold(self._at, of_memory, endpoint.stream, endpoint.in_memory, through))
         endpoint.in_memory = through
 
-    def _note_handed(self, endpoint: Endpoint, item: Item, *, kept: Kept = Kept.DURABLE) -> None:
+    def _note_handed(self, endpoint: SimulatedEndpoint, item: Item, *, kept: Kept = Kept.DURABLE) -> None:
         subscription, message_id = endpoint.subscription._replace(kept=kept), item.message_id
         readers = [subscription]
         if is_pattern(subscription.process):
@@ -187,7 +189,7 @@ class Handing:
                 raise InvariantViolatedError(f"messages: {subscription} is handed {message_id} for {item.recipients}")
         for one in readers:
             what = (item.position, message_id, item.message.payload, item.is_late)
-            self._note(recorded.Handed(self._at, one, endpoint.stream, *what))
+            self._note(recorded.MessageHanded(self._at, one, endpoint.stream, *what))
             self._tally["handed"] += 1
             self._tally["handed from memory"] += kept is Kept.MEMORY
 

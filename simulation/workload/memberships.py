@@ -21,7 +21,7 @@ from namegraph import CreateGroup, DeleteGroup, NodeId, ServerId, subnet_of
 from resolver.membership import MembershipResolver
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster
-from simulation.cluster.disk import Held
+from simulation.cluster.disk import HeldAnswer
 from simulation.cluster.networks import Errand
 from simulation.oracle.serial_model import ArcName, TrueGraph
 from simulation.oracle.violation import InvariantViolatedError
@@ -34,7 +34,7 @@ SPREADS = (1.0, 5.0, 30.0, 100.0, 300.0)
 """Time spans within which clients ask. Each burst draws one."""
 
 
-class _Told(NamedTuple):
+class _ToldMemberships(NamedTuple):
     node: NodeId
     groups: frozenset[NodeId]
     instant: int
@@ -42,7 +42,7 @@ class _Told(NamedTuple):
     """Tickets of updates that were submitted and not answered."""
 
 
-class Memberships:
+class MembershipQuestions:
     """Clients of one cluster that ask for memberships."""
 
     def __init__(self, cluster: Cluster, population: Population, chance: Random) -> None:
@@ -54,7 +54,7 @@ class Memberships:
             if not is_foreign(node)
         ]
         self._chance = chance
-        self._told: list[_Told] = []
+        self._told: list[_ToldMemberships] = []
         self.tally: Counter[str] = Counter()
 
     def submit_burst(self) -> None:
@@ -74,8 +74,8 @@ class Memberships:
             self.tally["memberships told as uncertain"] += 1
             return
         under_way = frozenset(self._population.commands.keys() - cluster.answers.keys())
-        told = _Told(node, frozenset(resolver.memberships(node)), cluster.instant, under_way)
-        cluster.when_durable(home, Held(partial(self._told.append, told), lambda: None))
+        told = _ToldMemberships(node, frozenset(resolver.memberships(node)), cluster.instant, under_way)
+        cluster.when_durable(home, HeldAnswer(partial(self._told.append, told), lambda: None))
 
     def check(self, graphs: Sequence[tuple[int, dict[ArcName, int]]], apart: PartitionLedger) -> None:
         """Compare all answers since the last check with the graphs of that time (`Decisions.take_graphs`)."""

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from delivery.model.events import Accepted, Answer, DatagramSent, DeliveryRefused, PolicySet, Send, SetPolicy
 from delivery.model.policy import ANYONE, DEFAULT, MEMBERS, Policy
-from delivery.model.words import Kept, Message, Quality
+from delivery.model.words import Kept, MessageContent, Quality
 from namegraph import NodeId, Reason, ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
 from simulation.oracle.violation import InvariantViolatedError
@@ -77,7 +77,9 @@ class PolicySetting:
             for _ in range(chance.randint(0, SENT_AT_MOST)):
                 ticket = self._new_ticket()
                 request_id = f"sent {ticket}" if chance.random() < 0.5 else ""
-                self._pass(home, Send(ticket, targets, Message(f"sent {ticket}".encode()), request_id=request_id))
+                self._pass(
+                    home, Send(ticket, targets, MessageContent(f"sent {ticket}".encode()), request_id=request_id)
+                )
 
     def _pass(self, home: ServerId, send: Send) -> None:
         self._sent[send.ticket] = send

@@ -16,13 +16,13 @@ from typing import NamedTuple
 import msgspec
 
 from delivery.model.events import Accepted, Answer, DeliveryRefused, Queued, QueuedEnded, QueueMessage, Send
-from delivery.model.words import Message
+from delivery.model.words import MessageContent
 from delivery.origin.dead_letters import QUEUED_FROM
 from delivery.origin.queue import QueuedMessage
 from delivery.server import Server
 from namegraph import ProtocolRow, Refusal, ServerId, Subnet, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
-from simulation.cluster.disk import Held
+from simulation.cluster.disk import HeldAnswer
 from simulation.cluster.networks import Arrival
 from simulation.oracle.violation import InvariantViolatedError
 
@@ -102,12 +102,14 @@ class Queueing:
         if due is not None and home not in self._cluster.gone:
             passed = _Passed(server, core, due.number, due.encoded)
             # The end of every earlier message must be durable first.
-            self._cluster.when_durable(server, Held(partial(self._send_on, home, passed), lambda: None))
+            self._cluster.when_durable(server, HeldAnswer(partial(self._send_on, home, passed), lambda: None))
 
     def _send_on(self, home: ServerId, passed: _Passed) -> None:
         ticket = self._new_ticket()
         self._passed[ticket] = passed
-        send = Send(ticket, self._targets[passed.payload], Message(passed.payload), request_id=passed.payload.decode())
+        send = Send(
+            ticket, self._targets[passed.payload], MessageContent(passed.payload), request_id=passed.payload.decode()
+        )
         self._send(home, send)
 
     def answered(self, answer: Answer) -> None:

@@ -20,7 +20,7 @@ from simulation.workload.clients import Population
 from simulation.workload.offline_joins import nobody_of
 
 
-class Listener(NamedTuple):
+class SimulatedListener(NamedTuple):
     """A listener without a mailbox."""
 
     process: NodeId
@@ -34,7 +34,7 @@ class Readers:
     def __init__(self, cluster: Cluster, population: Population) -> None:
         self._cluster, self._population = cluster, population
         self._served_by_pattern: dict[NodeId, list[NodeId]] = {}
-        self.ephemeral: dict[int, Listener] = {}
+        self.ephemeral: dict[int, SimulatedListener] = {}
         """Ephemeral listeners by ticket."""
 
     def at(self, server: ServerId, targets: TargetSet) -> Iterator[tuple[NodeId, NodeId, bool]]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 from pyroaring import BitMap
 
-from delivery.mailboxes.mailboxes import Cursor, Mailbox
+from delivery.mailboxes.mailboxes import Cursor, MailboxRecord
 from delivery.model.events import Accepted, Send, Settled, Subscribed
 from delivery.model.words import EVERYBODY, Kept
 from delivery.origin.unsettled import ParcelRow
@@ -89,7 +89,7 @@ class Recorder:
         for process, number in (*mailboxes.numbers.items(), *mailboxes.gateways.items()):
             self._numbers[server, process] = number
             for one in self._readers.read_by(SubscriptionId(server, process, "")):
-                self._note(recorded.MailboxOpened(self._at, server, one.process, number))
+                self._note(recorded.MailboxBegins(self._at, server, one.process, number))
 
     # -- what they make durable
 
@@ -116,7 +116,7 @@ class Recorder:
         for begun in effects.answers:
             if isinstance(begun, Subscribed) and begun.ticket in self._readers.ephemeral:
                 reader = self._readers.ephemeral[begun.ticket].subscription.process
-                self._note(recorded.MailboxOpened(instant, server, reader, begun.mailbox))
+                self._note(recorded.MailboxBegins(instant, server, reader, begun.mailbox))
         for part, key, value in effects.records.protocol:
             if part == "mailbox":
                 self._note_mailbox(server, NodeId(key), value, instant)
@@ -147,7 +147,7 @@ class Recorder:
             self._memory.accepted(server, answer.message_id)
         of_start = f" in memory since {answer.message_id.rpartition('#')[2]}" if is_in_memory else ""
         self._note(
-            recorded.Accepted(
+            recorded.MessageAccepted(
                 instant,
                 answer.message_id,
                 server,
@@ -217,13 +217,11 @@ class Recorder:
             number, unread = self._numbers.pop((server, process), 0), self._unread.closed[server, process]
             self._tally["unread when a mailbox was closed"] += unread.messages
             for one in readers:
-                self._note(
-                    recorded.MailboxClosed(instant, server, one.process, number, unread.messages, unread.counted)
-                )
+                self._note(recorded.MailboxEnds(instant, server, one.process, number, unread.messages, unread.counted))
             return
-        number = self._numbers[server, process] = msgspec.msgpack.decode(value, type=Mailbox).number
+        number = self._numbers[server, process] = msgspec.msgpack.decode(value, type=MailboxRecord).number
         for one in readers:
-            self._note(recorded.MailboxOpened(instant, server, one.process, number))
+            self._note(recorded.MailboxBegins(instant, server, one.process, number))
 
     def _note_cursor(self, server: ServerId, key: str, cursor: Cursor) -> None:
         number, _, name = key.partition(" ")
@@ -259,7 +257,7 @@ class Recorder:
                     found = (is_below or is_cut_off, is_owed and self._members_known.is_so_at(process, known, server))
                     if self._members.get((server, reader, targets)) != found:
                         self._members[server, reader, targets] = found
-                        self._note(recorded.Membership(self._at, server, reader, targets, *found))
+                        self._note(recorded.MembershipChanged(self._at, server, reader, targets, *found))
 
     @property
     def _at(self) -> int:

@@ -1,9 +1,9 @@
 """Clients that resolve groups and sets of groups while updates are under way, and the check of their answers.
 
-A real `Resolution` runs at the home of the group, or at any server for a set. Questions and answers travel with delays
-of their own, so that they overtake one another and the messages of updates. A few questions get lost, and a few callers
-are in a hurry. A question fails where a server is away or a channel is cut. An answer waits until every step that it
-rests on is durable.
+A real `DistributedResolution` runs at the home of the group, or at any server for a set. Questions and answers travel
+with delays of their own, so that they overtake one another and the messages of updates. A few questions get lost, and a
+few callers are in a hurry. A question fails where a server is away or a channel is cut. An answer waits until every
+step that it rests on is durable.
 
 An answer on which two walks agree must be true at the instant at which the second walk began. An answer of one server
 alone must be true at the instant at which the server gave it. Excepted are nodes below groups reported as unreachable.
@@ -39,12 +39,12 @@ from namegraph import (
 )
 from resolver.parts import PartAnswer, PartRequest, Parts
 from resolver.plans import PlanCache
-from resolver.resolution import AgreedWalk, Ask, Resolution, Resolved, Step, WalkAgain
+from resolver.resolution import AgreedWalk, Ask, DistributedResolution, ResolvedIds, Step, WalkAgain
 from resolver.walk_memory import Originator, WalkMemory
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster
 from simulation.cluster.decision_order import Decisions
-from simulation.cluster.disk import Held
+from simulation.cluster.disk import HeldAnswer
 from simulation.cluster.networks import SLOWNESS, Errand
 from simulation.oracle.serial_model import ArcName, TrueGraph
 from simulation.oracle.violation import InvariantViolatedError
@@ -85,7 +85,7 @@ class _Told:
     """Instant at which the last walk began."""
     has_walk: bool
     """True if steps were asked for, and every server could be asked."""
-    resolved: Resolved
+    resolved: ResolvedIds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +121,7 @@ class Resolvers:
                 root = ServerId(subnet_of(targets[0].name))
             else:
                 root = chance.choice(sorted(self._cluster.servers))
-            asking = _Asking(self, targets, root)
+            asking = _ClientQuestion(self, targets, root)
             begins = chance.random() * spread
             self.later(root, asking.begin, delay=begins)
             self._under_way += 1
@@ -172,7 +172,7 @@ class Resolvers:
             self._under_way += 1
             self.tally["of what is in doubt"] += 1
             server, name = self.chance.choice(found)
-            self.later(server, _Asking(self, only(name), server).begin)
+            self.later(server, _ClientQuestion(self, only(name), server).begin)
 
     def shell(self, server: ServerId) -> _Shell:
         """Return the shell of a server: its memory, which a crash clears."""
@@ -201,14 +201,14 @@ class Resolvers:
 
     def when_durable(self, server: ServerId, let_out: Callable[[], None], *, lose: Callable[[], None]) -> None:
         """Release a result once everything known at a server is durable. If the server crashes first, call `lose`."""
-        self._cluster.when_durable(server, Held(let_out, lose))
+        self._cluster.when_durable(server, HeldAnswer(let_out, lose))
 
     def told(self, told: _Told) -> None:
         """Note that a resolution has ended."""
         self._under_way -= 1
         self._told.append(told)
 
-    def confirm(self, targets: TargetSet, root: ServerId, bases: Mapping[ServerId, str], resolved: Resolved) -> None:
+    def confirm(self, targets: TargetSet, root: ServerId, bases: Mapping[ServerId, str], resolved: ResolvedIds) -> None:
         """Let a client find out, after a while, whether a complete answer still holds."""
         if not all(bases.values()):
             self.tally["without a basis"] += 1
@@ -338,7 +338,7 @@ def _text_of(targets: TargetSet) -> str:
     )
 
 
-class _Asking:
+class _ClientQuestion:
     """One client's resolution, driven as the shell of the root server drives it."""
 
     def __init__(self, resolvers: Resolvers, targets: TargetSet, root: ServerId) -> None:
@@ -371,9 +371,9 @@ class _Asking:
         self._resolution = self._begun(remembered)
         self._walk(self._resolution)
 
-    def _begun(self, remembered: AgreedWalk | None) -> Resolution:
+    def _begun(self, remembered: AgreedWalk | None) -> DistributedResolution:
         homes = {name: ServerId(subnet_of(name)) for name in named_in(self._targets)}
-        return Resolution(
+        return DistributedResolution(
             self._targets, root=self._home, homes=homes, remembered=remembered, with_steps=self._with_steps
         )
 
@@ -382,13 +382,13 @@ class _Asking:
         if self._is_current(self._resolution):
             self._go_on(self._resolution, self._resolution.expire())
 
-    def _walk(self, resolution: Resolution) -> None:
+    def _walk(self, resolution: DistributedResolution) -> None:
         if self._is_current(resolution):
             self._instant = self._resolvers.decisions.instant
             self._heard = {}
             self._go_on(resolution, resolution.begin())
 
-    def _go_on(self, resolution: Resolution, step: Step) -> None:
+    def _go_on(self, resolution: DistributedResolution, step: Step) -> None:
         resolvers = self._resolvers
         match step:
             case Ask(requests):
@@ -398,13 +398,13 @@ class _Asking:
                 resolvers.tally["walks in doubt" if was_in_doubt else "walks that told something new"] += 1
                 delay = resolvers.chance.expovariate(1.0) if was_in_doubt else 0.0
                 resolvers.later(self._home, partial(self._walk, resolution), delay=delay)
-            case Resolved() if not self._is_over and not self._is_held:
+            case ResolvedIds() if not self._is_over and not self._is_held:
                 self._is_held = True
                 instant = self._instant if len(self._heard) != 1 else next(iter(self._heard.values()))
                 end = partial(self._end, resolution, instant, step)
                 resolvers.when_durable(self._home, end, lose=self._ask_again)
 
-    def _send(self, resolution: Resolution, request: PartRequest) -> None:
+    def _send(self, resolution: DistributedResolution, request: PartRequest) -> None:
         if request.server == self._home:
             try:
                 answer = self._shell.parts.answer(request)
@@ -417,7 +417,7 @@ class _Asking:
         else:
             self._resolvers.later(request.server, partial(self._answer, resolution, request))
 
-    def _answer(self, resolution: Resolution, request: PartRequest) -> None:
+    def _answer(self, resolution: DistributedResolution, request: PartRequest) -> None:
         """Answer a request at the server that is asked."""
         resolvers, server = self._resolvers, request.server
         fail = partial(resolvers.later, self._home, partial(self._take_failure, resolution, server))
@@ -433,7 +433,9 @@ class _Asking:
             reply = partial(self._reply, resolution, server, answer, resolvers.decisions.instant, parts.basis())
             resolvers.when_durable(server, reply, lose=fail)
 
-    def _reply(self, resolution: Resolution, server: ServerId, answer: PartAnswer, instant: int, basis: str) -> None:
+    def _reply(
+        self, resolution: DistributedResolution, server: ServerId, answer: PartAnswer, instant: int, basis: str
+    ) -> None:
         resolvers = self._resolvers
         is_carried = resolvers.reaches(server, self._home)
         take = partial(self._take, resolution, server, answer, instant, basis)
@@ -443,16 +445,18 @@ class _Asking:
         self._is_held = False
         self._resolvers.later(self._home, self.begin)
 
-    def _take(self, resolution: Resolution, server: ServerId, answer: PartAnswer, instant: int, basis: str) -> None:
+    def _take(
+        self, resolution: DistributedResolution, server: ServerId, answer: PartAnswer, instant: int, basis: str
+    ) -> None:
         if self._is_current(resolution):
             self._heard[server], self._bases[server] = instant, basis
             self._go_on(resolution, resolution.answer(server, answer))
 
-    def _take_failure(self, resolution: Resolution, server: ServerId) -> None:
+    def _take_failure(self, resolution: DistributedResolution, server: ServerId) -> None:
         if self._is_current(resolution):
             self._go_on(resolution, resolution.failed(server, "the request was lost"))
 
-    def _take_refusal(self, resolution: Resolution, server: ServerId, error: RefusedError) -> None:
+    def _take_refusal(self, resolution: DistributedResolution, server: ServerId, error: RefusedError) -> None:
         """Take the refusal of a home that has no such group. A home that may have forgotten it leaves the rest of a
         set.
         """
@@ -465,7 +469,7 @@ class _Asking:
         else:
             self._is_over = True
 
-    def _is_current(self, resolution: Resolution) -> bool:
+    def _is_current(self, resolution: DistributedResolution) -> bool:
         """True if the server still knows the resolution. After a crash of the server the client asks again."""
         if self._is_over or self._is_held or resolution is not self._resolution:
             return False
@@ -475,7 +479,7 @@ class _Asking:
         self.begin()
         return False
 
-    def _end(self, resolution: Resolution, instant: int, resolved: Resolved) -> None:
+    def _end(self, resolution: DistributedResolution, instant: int, resolved: ResolvedIds) -> None:
         self._is_over = True
         tally = self._resolvers.tally
         agreed = resolution.agreed()
@@ -509,7 +513,7 @@ class _Confirming:
         targets: TargetSet,
         root: ServerId,
         bases: Mapping[ServerId, str],
-        resolved: Resolved,
+        resolved: ResolvedIds,
     ) -> None:
         """Create a question. `bases`: the bases of all servers that the answer rests on."""
         self._resolvers = resolvers

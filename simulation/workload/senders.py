@@ -15,7 +15,7 @@ from functools import partial
 from random import Random
 
 from delivery.model.events import Accepted, Answer, CloseParcels, DeliveryEvent, DeliveryRefused, Send, Settled
-from delivery.model.words import Message, Quality, target_set
+from delivery.model.words import MessageContent, Quality, target_set
 from namegraph import ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
 from simulation.workload.clients import Population
@@ -51,7 +51,7 @@ class _Sender:
     tries: int = 0
 
 
-class Senders:
+class SimulatedSenders:
     """All senders of a cluster, and the target sets they send to."""
 
     def __init__(
@@ -146,7 +146,7 @@ class Senders:
         sender.ticket = self._new_ticket()
         self._waiting[sender.ticket] = sender
         payload = f"{sender.name} {sender.number}".encode()
-        message = Message(payload, sender=sender.name)
+        message = MessageContent(payload, sender=sender.name)
         send = Send(sender.ticket, sender.targets, message, number=sender.number, wants_settled=True)
         origin = ServerId(subnet_of(sender.targets[0].name))
         self.sends[send.ticket] = send
@@ -173,7 +173,7 @@ class Senders:
 
     def _send_datagram(self, targets: TargetSet) -> None:
         ticket = self._new_ticket()
-        send = Send(ticket, targets, Message(f"datagram {ticket}".encode()), Quality.DATAGRAM)
+        send = Send(ticket, targets, MessageContent(f"datagram {ticket}".encode()), Quality.DATAGRAM)
         self.sends[ticket] = send
         self._submit(ServerId(subnet_of(targets[0].name)), send)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 from pyroaring import BitMap
 
-from delivery.mailboxes.mailboxes import Cursor, Mailbox
+from delivery.mailboxes.mailboxes import Cursor, MailboxRecord
 from delivery.model.words import Position
 from delivery.origin.dead_letters import LossReason
 from delivery.server import Server
@@ -35,13 +35,13 @@ class _Entry(NamedTuple):
 class _AtServer:
     entries: dict[int, _Entry] = field(default_factory=dict)
     """Entries of the log by position."""
-    mailboxes: dict[NodeId, Mailbox] = field(default_factory=dict)
+    mailboxes: dict[NodeId, MailboxRecord] = field(default_factory=dict)
     cursors: dict[int, dict[str, Position]] = field(default_factory=lambda: defaultdict(dict))
     """Cursors by mailbox number and subscription name."""
     counted: int = 0
     """Messages that the server has counted as lost with mailboxes."""
 
-    def unread(self, mailbox: Mailbox) -> int:
+    def unread(self, mailbox: MailboxRecord) -> int:
         cursors = self.cursors[mailbox.number].values()
         slowest = min(cursors, default=Position.before(mailbox.opened_at))
         return sum(
@@ -87,7 +87,7 @@ class UnreadMessages:
                     cursor = msgspec.msgpack.decode(value, type=Cursor)
                     at.cursors[int(number)][name] = cursor.position
             elif part == "mailbox" and value is not None:
-                at.mailboxes[NodeId(key)] = msgspec.msgpack.decode(value, type=Mailbox)
+                at.mailboxes[NodeId(key)] = msgspec.msgpack.decode(value, type=MailboxRecord)
             elif part == "mailbox":
                 closed[NodeId(key)] = at.unread(at.mailboxes.pop(NodeId(key)))
             elif part == "messages lost" and key == LossReason.CLOSED and value is not None:

@@ -44,7 +44,7 @@ NODES_SHOWN_LIMIT: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ViolationRow:
     """One row of an audit's result."""
 
     audit: str
@@ -151,11 +151,11 @@ def _no_texts() -> Column:
     return sql.array().cast("array<string>")
 
 
-def collect_troubles(found: DataFrame, audit: str = "") -> list[Trouble]:
+def collect_troubles(found: DataFrame, audit: str = "") -> list[ViolationRow]:
     """Return the troubles of one pass, up to `TROUBLES_LIMIT`. `audit` applies if the rows name no audit."""
     rows = found.limit(TROUBLES_LIMIT).toArrow().to_pylist()
     return [
-        Trouble(
+        ViolationRow(
             row.get("audit", audit),
             row["node"],
             row["parent"],
@@ -170,7 +170,7 @@ def collect_troubles(found: DataFrame, audit: str = "") -> list[Trouble]:
 
 
 def name_troubles(
-    troubles: Sequence[Trouble], tables: Tables, fixes: Mapping[str, Callable[[str], str]]
+    troubles: Sequence[ViolationRow], tables: Tables, fixes: Mapping[str, Callable[[str], str]]
 ) -> list[Finding]:
     """Convert troubles to findings. The fix of an arc is to join it again; `fixes` has the command for a node.
 
@@ -181,7 +181,7 @@ def name_troubles(
 
 
 def _finding(
-    trouble: Trouble, names: Mapping[int, str], tables: Tables, fixes: Mapping[str, Callable[[str], str]]
+    trouble: ViolationRow, names: Mapping[int, str], tables: Tables, fixes: Mapping[str, Callable[[str], str]]
 ) -> Finding:
     about = trouble.node if trouble.node is not None else trouble.parent
     if about is None:
@@ -203,7 +203,7 @@ def _finding(
     )
 
 
-def _fix_of_arc(trouble: Trouble, ends: Mapping[str, str]) -> str:
+def _fix_of_arc(trouble: ViolationRow, ends: Mapping[str, str]) -> str:
     is_wrong = trouble.severity is Severity.ERROR
     return rejoin(ends["parent"], ends["child"]) if is_wrong else shell_line("peers")
 

@@ -8,17 +8,17 @@ from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import GraphEngine
 from spark_graph_jobs.finding import counted
-from spark_graph_jobs.questions.answer import ROWS_SHOWN_LIMIT, Answer, info, see_path
+from spark_graph_jobs.questions.answer import ROWS_SHOWN_LIMIT, QuestionAnswer, info, see_path
 from spark_graph_jobs.questions.whole import Whole
 
 QUESTION: Final = "who can add members to my group"
 
 
-def ask(whole: Whole, engine: GraphEngine, group: str) -> Answer:
+def ask(whole: Whole, engine: GraphEngine, group: str) -> QuestionAnswer:
     """Ask an engine for the paths from one group to all nodes below; show the nearest group of each domain."""
     found = whole.nodes.filter((sql.col("id") == group) & (sql.col("kind") == "group")).select("key", "domain").head()
     if found is None:
-        return Answer(QUESTION, f"There is no group {group} in the snapshots.")
+        return QuestionAnswer(QUESTION, f"There is no group {group} in the snapshots.")
     top, own = found["key"], found["domain"]
     backwards = whole.arcs.select(sql.col("dst").alias("src"), sql.col("src").alias("dst"))
     below = (
@@ -46,7 +46,7 @@ def ask(whole: Whole, engine: GraphEngine, group: str) -> Answer:
 
     order = sorted(nearest, key=lambda domain: (-counts[domain], domain))[:ROWS_SHOWN_LIMIT]
     paths = {domain: path(nearest[domain]["id"]) for domain in order}  # type: ignore[arg-type]
-    return Answer(
+    return QuestionAnswer(
         QUESTION,
         f"{group}: {counted(len(nearest), 'other domain')} {'owns' if len(nearest) == 1 else 'own'} groups nested in it"
         f" and so {'decides' if len(nearest) == 1 else 'decide'} who is in it.",

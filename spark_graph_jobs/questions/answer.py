@@ -20,7 +20,7 @@ Cell = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QuestionAnswer:
     """Result of one question."""
 
     question: str
@@ -36,9 +36,9 @@ class Answer:
     """Reason why there is no answer. Empty if there is an answer."""
 
 
-def not_asked(question: str, reason: str) -> Answer:
+def not_asked(question: str, reason: str) -> QuestionAnswer:
     """Return the replacement for an answer that could not be computed."""
-    return Answer(question, f"Not asked: {reason}.", answered_by="none", not_asked=reason)
+    return QuestionAnswer(question, f"Not asked: {reason}.", answered_by="none", not_asked=reason)
 
 
 def info(question: str, subject: str, message: str, path: Sequence[str] = (), *, see: str) -> Finding:
@@ -54,7 +54,7 @@ def see_path(path: Sequence[str]) -> str:
     return shell_line("check", "--explain", names=(path[0], path[-1]))
 
 
-def as_part(answer: Answer) -> Answer:
+def as_part(answer: QuestionAnswer) -> QuestionAnswer:
     """Return the answer for incomplete snapshots: its numbers are lower bounds, and more rows may exist."""
     findings = (replace(finding, message=f"{AS_PART}: {finding.message}") for finding in answer.findings)
     return replace(answer, explanation=f"{AS_PART}: {answer.explanation}", findings=tuple(findings))

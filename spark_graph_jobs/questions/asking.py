@@ -27,7 +27,7 @@ from spark_graph_jobs.questions import (
     nesting,
     weak_points,
 )
-from spark_graph_jobs.questions.answer import Answer, as_part, not_asked
+from spark_graph_jobs.questions.answer import QuestionAnswer, as_part, not_asked
 from spark_graph_jobs.questions.census import count_members
 from spark_graph_jobs.questions.exposure import Matrix
 from spark_graph_jobs.questions.numbering import Numbering, number_groups
@@ -82,7 +82,7 @@ class Answers:
 
     engine: str
     notice: str
-    answers: list[tuple[Answer, float]] = field(default_factory=list)
+    answers: list[tuple[QuestionAnswer, float]] = field(default_factory=list)
     """Each answer with its duration in seconds."""
     picture: Picture = field(default_factory=Picture)
 
@@ -99,7 +99,7 @@ class _Prepared:
 @dataclass(frozen=True, slots=True)
 class _Question:
     name: str
-    answer: Callable[[_Prepared], Answer]
+    answer: Callable[[_Prepared], QuestionAnswer]
     engine: str = "Spark"
     """Name of the engine that answers the question."""
 
@@ -146,21 +146,21 @@ def ask_all(
 def _questions(engine: GraphEngine, wishes: Wishes, before: Tables | None, picture: Picture) -> Iterable[_Question]:
     """Yield all questions, in the order of the report."""
 
-    def compare(there: _Prepared, then: Tables | None) -> Answer:
+    def compare(there: _Prepared, then: Tables | None) -> QuestionAnswer:
         assert then is not None, "the tables of the earlier snapshots, or a reason to leave the question out"
         earlier = whole(then)
         return changes.ask(there.graph, earlier, there.sizes, count_members(earlier, number_groups(then)))
 
-    def nest(there: _Prepared) -> Answer:
+    def nest(there: _Prepared) -> QuestionAnswer:
         answer, picture.depths = nesting.ask(there.graph)
         return answer
 
-    def weigh(there: _Prepared) -> Answer:
+    def weigh(there: _Prepared) -> QuestionAnswer:
         answer, picture.loop_sizes = weak_points.ask(there.graph)
         picture.loops = weak_points.worst_loops(there.graph, LOOPS_DRAWN, GROUPS_DRAWN_LIMIT)
         return answer
 
-    def expose(there: _Prepared) -> Answer:
+    def expose(there: _Prepared) -> QuestionAnswer:
         answer, picture.matrix = exposure.ask(there.graph, there.numbering)
         return answer
 
@@ -190,7 +190,7 @@ def _prepare(tables: Tables, picture: Picture) -> _Prepared:
     return _Prepared(graph, numbering, tables.store.keep("sizes", count_members(graph, numbering)))
 
 
-def _answer(question: _Question, prepared: _Prepared, *, is_whole: bool) -> Answer:
+def _answer(question: _Question, prepared: _Prepared, *, is_whole: bool) -> QuestionAnswer:
     answer = _attempt(lambda: question.answer(prepared))
     if isinstance(answer, _Failed):
         return not_asked(question.name, answer.reason)

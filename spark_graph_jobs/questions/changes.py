@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.finding import Finding, counted, shell_line
-from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, Cell, info
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Cell, QuestionAnswer, info
 from spark_graph_jobs.questions.paths import find_paths
 from spark_graph_jobs.questions.whole import Whole
 
@@ -19,7 +19,7 @@ ARCS_TRACED_LIMIT: Final = 30
 """Maximum number of changed arcs to which a path is searched from each group whose members changed most."""
 
 
-def ask(whole: Whole, before: Whole, sizes: DataFrame, sizes_before: DataFrame) -> Answer:
+def ask(whole: Whole, before: Whole, sizes: DataFrame, sizes_before: DataFrame) -> QuestionAnswer:
     """Return groups created and deleted, arcs joined and left, and the groups whose members changed most."""
     groups, groups_before = (each.nodes.filter("kind = 'group'").select("key", "id") for each in (whole, before))
     created, deleted = (
@@ -40,7 +40,7 @@ def ask(whole: Whole, before: Whole, sizes: DataFrame, sizes_before: DataFrame) 
     findings = _findings(whole, before, joined, left, grown[:FINDINGS_SHOWN_LIMIT])
     joined.unpersist()
     left.unpersist()
-    return Answer(
+    return QuestionAnswer(
         QUESTION,
         "Since the earlier snapshot; then the groups of which most processes became members, or ceased to be.",
         ("what", "how many", "for instance"),

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import EngineRefusedError, GraphEngine
-from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info, see_path
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, QuestionAnswer, info, see_path
 from spark_graph_jobs.questions.whole import Whole
 
 QUESTION: Final = "diamonds"
@@ -27,7 +27,7 @@ The pairs of so many walks take 1.2 GB on the driver at most. The example, of 45
 WAYS_SHOWN: Final = 2
 
 
-def ask(whole: Whole, engine: GraphEngine, walks_limit: int = WALKS_LIMIT) -> Answer:
+def ask(whole: Whole, engine: GraphEngine, walks_limit: int = WALKS_LIMIT) -> QuestionAnswer:
     """Ask an engine for the pairs with most diamonds between them, and show two paths for the first few."""
     walks = _count_walks(whole)
     if walks > walks_limit:
@@ -47,7 +47,7 @@ def ask(whole: Whole, engine: GraphEngine, walks_limit: int = WALKS_LIMIT) -> An
     pairs.unpersist()
     shown = rows[:FINDINGS_SHOWN_LIMIT]
     middles = _between(whole, [(row["src"], row["dst"]) for row in shown])
-    return Answer(
+    return QuestionAnswer(
         QUESTION,
         f"{total['diamonds'] or 0:,} diamonds between {total['pairs']:,} pairs: two groups side by side lead from the"
         " same group to the same member, which would come twice if nothing were blocked.",

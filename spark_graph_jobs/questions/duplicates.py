@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.finding import counted, shell_line
-from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, QuestionAnswer, info
 from spark_graph_jobs.questions.census import count_above_foreign
 from spark_graph_jobs.questions.numbering import Numbering
 from spark_graph_jobs.questions.paths import find_paths
@@ -24,7 +24,7 @@ from spark_graph_jobs.questions.whole import Whole
 QUESTION: Final = "most duplicated members"
 
 
-def ask(whole: Whole, numbering: Broadcast[Numbering]) -> Answer:
+def ask(whole: Whole, numbering: Broadcast[Numbering]) -> QuestionAnswer:
     """Return the nodes that most originators reach over more than one arc, with two paths to the first few."""
     normal, sinks = _sinks(whole, numbering)
     rows = sinks.orderBy(sql.desc("saved"), "id").limit(ROWS_SHOWN_LIMIT).collect()
@@ -47,7 +47,7 @@ def ask(whole: Whole, numbering: Broadcast[Numbering]) -> Answer:
             f" {counted(row['saved'], 'repetition')}"
         )
         findings.append(info(QUESTION, row["id"], message, ways, see=shell_line("memberships", names=(row["id"],))))
-    return Answer(
+    return QuestionAnswer(
         QUESTION,
         "Blocked repetitions: how often a walk would come again over another arc into the node, summed over all groups"
         " one may ask for. One step only: what would follow below is not counted.",

@@ -8,14 +8,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.finding import counted, shell_line
-from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, QuestionAnswer, info
 from spark_graph_jobs.questions.whole import Whole
 
 EMPTY: Final = "empty groups"
 UNREACHED: Final = "groups nobody reaches"
 
 
-def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
+def ask_empty(whole: Whole, sizes: DataFrame) -> QuestionAnswer:
     """Return groups whose resolution gives no process, so that a message to them reaches no process."""
     empty = sizes.filter("processes = 0").select("key", "groups")
     parents = whole.arcs.groupBy(sql.col("dst").alias("key")).agg(
@@ -38,7 +38,7 @@ def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
         )
         for row in rows[:FINDINGS_SHOWN_LIMIT]
     ]
-    return Answer(
+    return QuestionAnswer(
         EMPTY,
         f"{counted(count, 'group')} {'has' if count == 1 else 'have'} no process as a member. What is sent to them"
         " reaches nobody.",
@@ -48,7 +48,7 @@ def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
     )
 
 
-def ask_unreached(whole: Whole, sizes: DataFrame) -> Answer:
+def ask_unreached(whole: Whole, sizes: DataFrame) -> QuestionAnswer:
     """Return groups that are in no other group. Such a group is reached only by its name."""
     tops = (
         whole.nodes.filter("kind = 'group'")
@@ -62,7 +62,7 @@ def ask_unreached(whole: Whole, sizes: DataFrame) -> Answer:
     rows = tops.orderBy(sql.desc("processes"), sql.desc("groups"), "id").limit(ROWS_SHOWN_LIMIT).collect()
     forgotten = tops.filter(is_alone).orderBy("id").limit(FINDINGS_SHOWN_LIMIT).collect() if alone else []
     tops.unpersist()
-    return Answer(
+    return QuestionAnswer(
         UNREACHED,
         f"{counted(count, 'group')} {'is' if count == 1 else 'are'} in no other group; {alone:,} of them"
         f" {'contains' if alone == 1 else 'contain'} nobody either. The largest:",

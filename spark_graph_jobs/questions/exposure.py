@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.finding import counted, shell_line
-from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, QuestionAnswer, info
 from spark_graph_jobs.questions.numbering import Numbering
 from spark_graph_jobs.questions.paths import find_paths
 from spark_graph_jobs.questions.whole import Whole
@@ -42,7 +42,7 @@ class Matrix:
     values: tuple[tuple[int, ...], ...]
 
 
-def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
+def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[QuestionAnswer, Matrix]:
     """Return the groups to which most other domains can add members, and the matrix of domains."""
     exposed, matrix = _survey(whole, numbering)
     count, top = len(exposed), _most_exposed(whole, exposed)
@@ -59,7 +59,7 @@ def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
         for row in top[:FINDINGS_SHOWN_LIMIT]
     )
     return (
-        Answer(
+        QuestionAnswer(
             QUESTION,
             f"{counted(count, 'group')} {'contains' if count == 1 else 'contain'}, at some depth, a group of another"
             " domain: its owners decide who is in it.",

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import GraphEngine
 from spark_graph_jobs.finding import Finding, Severity, counted, shell_line
-from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, Answer
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, QuestionAnswer
 from spark_graph_jobs.questions.whole import Whole
 
 QUESTION: Final = "virtual nodes from scratch"
@@ -24,7 +24,7 @@ FINDINGS_LIMIT: Final = 100
 NODES_SHOWN_LIMIT: Final = 10
 
 
-def ask(whole: Whole, engine: GraphEngine) -> Answer:
+def ask(whole: Whole, engine: GraphEngine) -> QuestionAnswer:
     """Compare the loops of the graph with the virtual nodes that the servers recorded. Differences are errors."""
     groups = whole.nodes.filter("kind = 'group'").select("key")
     ends = whole.arcs.join(groups.withColumnRenamed("key", "src"), "src", "left_semi").join(
@@ -89,7 +89,7 @@ def ask(whole: Whole, engine: GraphEngine) -> Answer:
         f"{counted(count, 'loop')} {'was' if count == 1 else 'were'} found from the arcs alone, by {engine.name}."
         f" {'It is' if count == 1 else 'They are'} {same}."
     )
-    return Answer(QUESTION, explanation, findings=tuple(findings))
+    return QuestionAnswer(QUESTION, explanation, findings=tuple(findings))
 
 
 def _some_of(both: DataFrame, component: int) -> list[str]:

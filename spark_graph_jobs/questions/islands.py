@@ -8,13 +8,13 @@ from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import GraphEngine
 from spark_graph_jobs.finding import counted, shell_line
-from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, QuestionAnswer, info
 from spark_graph_jobs.questions.whole import Whole
 
 QUESTION: Final = "islands"
 
 
-def ask(whole: Whole, engine: GraphEngine) -> Answer:
+def ask(whole: Whole, engine: GraphEngine) -> QuestionAnswer:
     """Return the connected components of all arcs, walked both ways, with the smaller components as findings."""
     found = engine.connected_components(whole.vertices(), whole.arcs)
     islands = (
@@ -43,7 +43,7 @@ def ask(whole: Whole, engine: GraphEngine) -> Answer:
         )
         for row in rows[1 : 1 + FINDINGS_SHOWN_LIMIT]
     ]
-    return Answer(
+    return QuestionAnswer(
         QUESTION,
         f"The graph falls into {len(islands):,} parts without an arc between them.",
         ("smallest group", "groups", "processes", "domains"),

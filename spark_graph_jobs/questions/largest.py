@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.finding import counted, shell_line
-from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, QuestionAnswer, info
 from spark_graph_jobs.questions.members import members_of
 from spark_graph_jobs.questions.paths import find_paths
 from spark_graph_jobs.questions.whole import Whole
@@ -16,7 +16,7 @@ from spark_graph_jobs.questions.whole import Whole
 QUESTION: Final = "largest groups"
 
 
-def ask(whole: Whole, sizes: DataFrame) -> Answer:
+def ask(whole: Whole, sizes: DataFrame) -> QuestionAnswer:
     """Return the groups with most processes as members, direct or not. `sizes`: result of `census.count_members`."""
     direct = whole.arcs.groupBy(sql.col("src").alias("key")).agg(sql.count("*").alias("direct"))
     largest = (
@@ -30,7 +30,7 @@ def ask(whole: Whole, sizes: DataFrame) -> Answer:
     shown = [row for row in largest[:FINDINGS_SHOWN_LIMIT] if row["processes"]]
     some = {group: min(members) for group, members in members_of(whole, {row["key"] for row in shown}).items()}
     paths = find_paths(whole, some.items())
-    return Answer(
+    return QuestionAnswer(
         QUESTION,
         "Members are direct or not, each counted once. A few arcs can make a large group.",
         ("group", "processes", "groups", "direct arcs", "home"),

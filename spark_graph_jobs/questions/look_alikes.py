@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.finding import counted, shell_line
-from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, QuestionAnswer, info
 from spark_graph_jobs.questions.members import members_of
 from spark_graph_jobs.questions.numbering import Numbering
 from spark_graph_jobs.questions.paths import find_paths
@@ -46,7 +46,7 @@ _HIGHEST: Final = np.uint32(0xFFFFFFFF)
 _LEAST: Final = [f"least_{number}" for number in range(HASHES)]
 
 
-def ask(whole: Whole, sizes: DataFrame, numbering: Broadcast[Numbering]) -> Answer:
+def ask(whole: Whole, sizes: DataFrame, numbering: Broadcast[Numbering]) -> QuestionAnswer:
     """Return pairs of groups with nearly equal members, and the number of groups with exactly equal members."""
     hashed = _hashed(whole, numbering).join(
         sizes.filter(sql.col("processes") >= SMALLEST).select("key", "processes"), "key"
@@ -74,7 +74,7 @@ def ask(whole: Whole, sizes: DataFrame, numbering: Broadcast[Numbering]) -> Answ
         message = f"shares {shared:,} of {counted(all_of_both, 'process')} with {names[other]}"
         path = paths.get((one if from_one else other, member), ()) if member else ()
         findings.append(info(QUESTION, names[one], message, path, see=shell_line("resolve", names=(names[one],))))
-    return Answer(
+    return QuestionAnswer(
         QUESTION,
         f"About {counted(copies, 'group')} {'has' if copies == 1 else 'have'} the members of another group outside"
         " their loop. Pairs of large groups that are nearly alike, or wholly:",

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_graph_jobs.finding import counted
-from spark_graph_jobs.questions.answer import Answer, info, not_asked, see_path
+from spark_graph_jobs.questions.answer import QuestionAnswer, info, not_asked, see_path
 from spark_graph_jobs.questions.whole import Whole
 from spark_graph_jobs.snapshot.node_arrays import NO_LEVEL
 
@@ -27,7 +27,7 @@ ARCS_LIMIT: Final = 20_000_000
 _BETWEEN: Final = ("upper_level", "upper", "lower", "src", "dst")
 
 
-def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
+def ask(whole: Whole) -> tuple[QuestionAnswer, dict[int, int]]:
     """Return the longest chain of groups, and the number of groups by the number of levels of groups above them."""
     groups = whole.rows_of_nodes().to_table(["key", "point", "level"], filter=pc.field("kind") == "group")
     count, table = _arcs_between(whole, groups.sort_by("key"))
@@ -45,7 +45,7 @@ def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
             over[lower] = (upper, parent, child)
     histogram = _histogram(groups, depth)
     if not depth:
-        return Answer(QUESTION, "No group is in another."), histogram
+        return QuestionAnswer(QUESTION, "No group is in another."), histogram
     deepest = max(depth, key=lambda point: (depth[point], -point))
     chain = [(over[deepest][2])]
     point = deepest
@@ -58,7 +58,7 @@ def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
     names = whole.named(chain)
     path = [names[key] for key in reversed(chain)]
     return (
-        Answer(
+        QuestionAnswer(
             QUESTION,
             "The longest chain of groups, each inside the one before. Where two neighbours share a loop, the chain"
             " passes through it.",

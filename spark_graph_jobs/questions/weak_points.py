@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, Window, types
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.finding import counted, shell_line
-from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, QuestionAnswer, info
 from spark_graph_jobs.questions.whole import Whole
 from spark_graph_jobs.spark.grouped import Row, by_group, check_groups
 
@@ -41,7 +41,7 @@ _FOUND: Final = types.StructType(
 )
 
 
-def ask(whole: Whole) -> tuple[Answer, list[int]]:
+def ask(whole: Whole) -> tuple[QuestionAnswer, list[int]]:
     """Return the numbers of single arcs and groups that hold each loop together, and all loop sizes, largest first."""
     judged = check_groups(by_group(_inner_arcs(whole), ["point", "src", "dst"], ordered_by=3), lambda: _judge, _FOUND)
     found = judged.toArrow()
@@ -67,7 +67,7 @@ def ask(whole: Whole) -> tuple[Answer, list[int]]:
             )
         )
     return (
-        Answer(
+        QuestionAnswer(
             QUESTION,
             f"{counted(len(sizes), 'loop')}. Single arcs that hold a loop together, so that leaving one breaks it:"
             f" {arcs or 0:,}. Loops that break whichever arc is left: {tight or 0:,}.",

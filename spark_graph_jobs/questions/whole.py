@@ -15,7 +15,7 @@ from pyroaring import BitMap
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.snapshot.node_arrays import Found, NodeArray, open_nodes
+from spark_graph_jobs.snapshot.node_arrays import FoundNodes, NodeArray, open_nodes
 from spark_graph_jobs.snapshot.set_files import open_sets
 from spark_graph_jobs.snapshot.tables import FOREIGN, Tables
 
@@ -50,7 +50,7 @@ class Whole:
         nodes = self.nodes if kind is None else self.nodes.filter(sql.col("kind") == kind)
         return nodes.select(sql.col("key").alias("id"))
 
-    def everywhere(self, keys: Sequence[int]) -> Iterator[tuple[int, Found]]:
+    def everywhere(self, keys: Sequence[int]) -> Iterator[tuple[int, FoundNodes]]:
         """Yield the nodes with these keys at each server."""
         wanted = np.array(keys, np.int64)
         for at in range(len(self.tables.servers)):

@@ -68,7 +68,7 @@ class MessageEnds:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenHow:
     """Provenance of a snapshot."""
 
     at: datetime
@@ -86,7 +86,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ServerSnapshot:
     """Contents of the manifest of one server."""
 
     server: str
@@ -101,7 +101,7 @@ class Snapshot:
     database_failure: str | None
     messages: MessageEnds | None = None
     """Numbers about messages. None if the snapshot has no tables of messages."""
-    taken: Taken | None = None
+    taken: TakenHow | None = None
     """Provenance. None if an older program took the snapshot and did not record it."""
 
     @property
@@ -111,7 +111,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class UnreadServer:
     """A server that other servers know, without a readable snapshot in the folder."""
 
     server: str
@@ -124,14 +124,14 @@ class Missing:
 class Collection:
     """The snapshots that can be judged together, and the defects of the given folder."""
 
-    snapshots: tuple[Snapshot, ...]
+    snapshots: tuple[ServerSnapshot, ...]
     """Snapshots, sorted by server."""
     findings: tuple[Finding, ...]
     is_partial: bool
     """True if expected data is missing, so that the verdict cannot be "consistent"."""
     deliveries: Path | None
     """Delivery log. None if there is none."""
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[UnreadServer, ...] = ()
     """Missing servers, sorted by server."""
     lacks_servers: bool = False
     """True if there may be nodes in no snapshot, because a server is missing or a folder cannot be read."""
@@ -164,7 +164,7 @@ def read_collection(folder: Path, left_out: Mapping[str, str] | None = None) -> 
     left_out = left_out or {}
     if not folder.is_dir():
         raise UnreadableError(f"{folder} is no folder")
-    found: dict[str, Snapshot] = {}
+    found: dict[str, ServerSnapshot] = {}
     findings = []
     is_unreadable = False
     for place in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
@@ -196,7 +196,7 @@ def read_collection(folder: Path, left_out: Mapping[str, str] | None = None) -> 
     return Collection(snapshots, tuple(findings), is_partial, log, missing, lacks_servers)
 
 
-def read_snapshot(folder: Path) -> Snapshot:
+def read_snapshot(folder: Path) -> ServerSnapshot:
     """Read the manifest of one server and check that each file is whole, or raise `UnreadableError`."""
     content = _read_manifest(folder / MANIFEST)
     version = content.get("schema_version") if isinstance(content, dict) else None
@@ -208,7 +208,7 @@ def read_snapshot(folder: Path) -> Snapshot:
     try:
         messages = _message_ends(content.get("messages"))
         schemas = TABLES if messages is None else TABLES | MESSAGE_TABLES
-        snapshot = Snapshot(
+        snapshot = ServerSnapshot(
             server=_text(content["server"]),
             folder=folder,
             subnets=tuple(map(_text, content["subnets"])),
@@ -236,7 +236,7 @@ def _message_ends(content: Mapping[str, int] | None) -> MessageEnds | None:
     return MessageEnds(log_last, log_cut, numbered, _number(content.get("log_gone", 0)))
 
 
-def _taken(content: Mapping[str, Any]) -> Taken | None:
+def _taken(content: Mapping[str, Any]) -> TakenHow | None:
     if "taken_at" not in content:
         return None
     at = datetime.fromisoformat(content["taken_at"])
@@ -247,7 +247,7 @@ def _taken(content: Mapping[str, Any]) -> Taken | None:
         raise TypeError("options, which are no object")
     address = None if content["address"] is None else _text(content["address"])
     shown = {_text(name): _option(value) for name, value in options.items()}
-    return Taken(at.astimezone(UTC), _text(content["taken_by"]), address, shown)
+    return TakenHow(at.astimezone(UTC), _text(content["taken_by"]), address, shown)
 
 
 def _read_manifest(path: Path) -> Any:
@@ -347,7 +347,7 @@ def _left_out(name: str, why: str, folder: Path) -> Finding:
     return Finding(AUDIT, Severity.WARNING, name, f"left out: {why}", (str(folder / name),), _again(folder))
 
 
-def _missing(snapshots: Sequence[Snapshot]) -> Iterator[Missing]:
+def _missing(snapshots: Sequence[ServerSnapshot]) -> Iterator[UnreadServer]:
     """Yield the servers that other servers know and that have no snapshot."""
     known: dict[str, dict[str, tuple[str, ...]]] = {}
     for snapshot in snapshots:
@@ -356,23 +356,23 @@ def _missing(snapshots: Sequence[Snapshot]) -> Iterator[Missing]:
     there = {snapshot.server for snapshot in snapshots}
     for server in sorted(known.keys() - there):
         named = {subnet for subnets in known[server].values() for subnet in subnets}
-        yield Missing(server, tuple(sorted(named)), tuple(known[server]))
+        yield UnreadServer(server, tuple(sorted(named)), tuple(known[server]))
 
 
-def _tell_missing(missing: Iterable[Missing], folder: Path) -> Iterator[Finding]:
+def _tell_missing(missing: Iterable[UnreadServer], folder: Path) -> Iterator[Finding]:
     for each in missing:
         evidence = tuple(f"{other} knows it" for other in each.known_by)
         message = "there is no snapshot of this server that can be read; what leads to it cannot be judged"
         yield Finding(AUDIT, Severity.WARNING, each.server, message, evidence, _again(folder))
 
 
-def _tell_nothing(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
+def _tell_nothing(snapshots: Sequence[ServerSnapshot], folder: Path) -> Iterator[Finding]:
     if not snapshots:
         message = "there is no snapshot here that can be read"
         yield Finding(AUDIT, Severity.WARNING, str(folder), message, (), _again(folder))
 
 
-def _silent(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
+def _silent(snapshots: Sequence[ServerSnapshot], folder: Path) -> Iterator[Finding]:
     """Report snapshots without tables of messages, if other snapshots have them."""
     if all(snapshot.messages is None for snapshot in snapshots):
         return
@@ -382,7 +382,7 @@ def _silent(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
             yield Finding(AUDIT, Severity.WARNING, snapshot.server, message, (), _again(folder))
 
 
-def _mixed(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
+def _mixed(snapshots: Sequence[ServerSnapshot], folder: Path) -> Iterator[Finding]:
     """Report snapshots of different cuts, which show no common instant."""
     cuts = {snapshot.cut for snapshot in snapshots}
     if len(cuts) <= 1:
@@ -395,7 +395,7 @@ def _mixed(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
     yield Finding(AUDIT, Severity.WARNING, "cut", message, evidence, _again(folder))
 
 
-def _claimed_twice(snapshots: Sequence[Snapshot]) -> Iterator[Finding]:
+def _claimed_twice(snapshots: Sequence[ServerSnapshot]) -> Iterator[Finding]:
     """Report subnets with more than one owner, by the owners' claims and by the tables of other servers."""
     claims: dict[str, dict[str, list[str]]] = {}
     for snapshot in snapshots:
@@ -413,7 +413,7 @@ def _claimed_twice(snapshots: Sequence[Snapshot]) -> Iterator[Finding]:
             yield Finding(AUDIT, Severity.ERROR, subnet, message, evidence, fix)
 
 
-def _failures(snapshots: Iterable[Snapshot]) -> Iterator[Finding]:
+def _failures(snapshots: Iterable[ServerSnapshot]) -> Iterator[Finding]:
     for snapshot in snapshots:
         if snapshot.database_failure is not None:
             message = f"its database failed: {snapshot.database_failure}"

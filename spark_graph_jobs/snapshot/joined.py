@@ -18,8 +18,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spark_graph_jobs.snapshot.discovery import Snapshot
-from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER, Found, open_nodes, write_nodes
+from spark_graph_jobs.snapshot.discovery import ServerSnapshot
+from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER, FoundNodes, open_nodes, write_nodes
 from spark_graph_jobs.snapshot.schema import TABLES
 from spark_graph_jobs.snapshot.set_files import write_sets
 
@@ -70,7 +70,7 @@ _SCHEMAS: Final = {"nodes": NODES, "arcs": ARCS, "ancestors": ANCESTORS}
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkFolder:
     """Folders of the intermediate tables, which all workers must see."""
 
     folder: Path
@@ -106,7 +106,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePart:
     """Rows of a table of one server: one row group of its file, or all if `row_group` is None."""
 
     at: int
@@ -114,16 +114,16 @@ class Part:
     row_group: int | None
 
 
-def parts_of(servers: Sequence[Snapshot], table: str) -> list[Part]:
+def parts_of(servers: Sequence[ServerSnapshot], table: str) -> list[TablePart]:
     """Return the parts of a table at all servers. A table without rows has no parts."""
     found = []
     for at, snapshot in enumerate(servers):
         path = snapshot.folder / f"{table}.parquet"
-        found += [Part(at, path, group) for group in range(pq.read_metadata(path).num_row_groups)]
+        found += [TablePart(at, path, group) for group in range(pq.read_metadata(path).num_row_groups)]
     return found
 
 
-def number_nodes(nodes: pa.Table, work: Work) -> pa.Table:
+def number_nodes(nodes: pa.Table, work: WorkFolder) -> pa.Table:
     """Write the nodes of one server, given as one table, with the computed columns `rank` and `derived`."""
     at = nodes["at"][0].as_py()
     rank = np.empty(nodes.num_rows, np.int32)
@@ -152,7 +152,7 @@ def _derived(nodes: pa.Table) -> NDArray[np.int64]:
     return found
 
 
-def write_arcs(part: Part, work: Work) -> None:
+def write_arcs(part: TablePart, work: WorkFolder) -> None:
     """Write arcs with the attributes of their ends."""
     nodes = open_nodes(work.arrays)(part.at)
     path = work.table("arcs") / f"{part.at}-{part.row_group}.parquet"
@@ -163,7 +163,7 @@ def write_arcs(part: Part, work: Work) -> None:
             file.write_batch(_batch(ARCS, given, part.at, ends), row_group_size=ROWS_OF_BATCH)
 
 
-def write_ancestors(at: int, parts: Sequence[Part], work: Work) -> None:
+def write_ancestors(at: int, parts: Sequence[TablePart], work: WorkFolder) -> None:
     """Write all ancestor sets of a server: as a table, and as a file with an index."""
     nodes = open_nodes(work.arrays)(at)
 
@@ -183,13 +183,13 @@ def write_ancestors(at: int, parts: Sequence[Part], work: Work) -> None:
     write_sets(work.sets, at, sets())
 
 
-def _batches(part: Part, table: str) -> Iterator[pa.RecordBatch]:
+def _batches(part: TablePart, table: str) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(part.source) as file:
         groups = None if part.row_group is None else [part.row_group]
         yield from file.iter_batches(ROWS_OF_BATCH, row_groups=groups, columns=TABLES[table].names)
 
 
-def _batch(schema: pa.Schema, given: dict[str, pa.Array], at: int, ends: dict[str, Found]) -> pa.RecordBatch:
+def _batch(schema: pa.Schema, given: dict[str, pa.Array], at: int, ends: dict[str, FoundNodes]) -> pa.RecordBatch:
     """Return a batch of a schema from given columns and from attributes of the two ends."""
     columns = []
     for field in schema:

@@ -45,7 +45,7 @@ _NODE: Final = np.dtype(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundNodes:
     """Result of a lookup, in the order of the request. Attributes of a node that was not found are null."""
 
     nodes: NDArray[Any]
@@ -71,21 +71,21 @@ class NodeArray:
     by_key: Integers
     """Indexes of all nodes in the order of their keys."""
 
-    def of_numbers(self, numbers: Integers) -> Found:
+    def of_numbers(self, numbers: Integers) -> FoundNodes:
         """Return the nodes with these numbers."""
         return _look(self.nodes, self.nodes["number"], numbers, None)
 
-    def of_keys(self, keys: Integers) -> Found:
+    def of_keys(self, keys: Integers) -> FoundNodes:
         """Return the nodes with these keys."""
         return _look(self.nodes, self.nodes["key"][self.by_key], keys, self.by_key)
 
 
-def _look(nodes: NDArray[Any], values: Integers, wanted: Integers, order: Integers | None) -> Found:
+def _look(nodes: NDArray[Any], values: Integers, wanted: Integers, order: Integers | None) -> FoundNodes:
     if not len(nodes):
-        return Found(np.zeros(len(wanted), _NODE), np.zeros(len(wanted), np.bool_))
+        return FoundNodes(np.zeros(len(wanted), _NODE), np.zeros(len(wanted), np.bool_))
     places = np.minimum(np.searchsorted(values, wanted), len(nodes) - 1)
     is_there = values[places] == wanted
-    return Found(nodes[places if order is None else order[places]], is_there)
+    return FoundNodes(nodes[places if order is None else order[places]], is_there)
 
 
 def write_nodes(folder: Path, at: int, table: pa.Table) -> None:

@@ -22,7 +22,7 @@ from pyroaring import BitMap
 from spark_graph_jobs.snapshot.schema import MANIFEST, MESSAGE_TABLES, SCHEMA_VERSION, TABLES
 
 
-class Arc(NamedTuple):
+class SyntheticArc(NamedTuple):
     """One arc. Its child is a group or a process."""
 
     parent: str
@@ -34,7 +34,7 @@ class Arc(NamedTuple):
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenSnapshot:
     """The snapshot of one server: rows of its tables by name, and its manifest."""
 
     manifest: dict[str, Any]
@@ -51,13 +51,13 @@ NUMBERS_APART: Final = 7
 
 
 def snapshots_of(
-    arcs: Iterable[Arc],
+    arcs: Iterable[SyntheticArc],
     owners: Mapping[str, str],
     *,
     groups: Iterable[str] = (),
     cut: str | None = "1@cut",
     order: Mapping[str, int] | None = None,
-) -> dict[str, Written]:
+) -> dict[str, WrittenSnapshot]:
     """Return the snapshots of all servers in `owners` (by subnet), at rest.
 
     Arcs have distinct ends. `groups` exist in addition to the groups that arcs name. Nodes are numbered from the roots
@@ -67,7 +67,7 @@ def snapshots_of(
     return {server: _Server(whole, at, server, cut).written for at, server in enumerate(whole.servers)}
 
 
-def write(snapshots: Mapping[str, Written], folder: Path) -> None:
+def write(snapshots: Mapping[str, WrittenSnapshot], folder: Path) -> None:
     """Write snapshots as a server does: the manifest last."""
     for server, snapshot in snapshots.items():
         write_tables(folder / server, snapshot.manifest, snapshot.tables())
@@ -91,7 +91,7 @@ class _Whole:
     """The whole graph, which no single server holds: all nodes, and the ancestors of each."""
 
     def __init__(
-        self, arcs: Sequence[Arc], owners: Mapping[str, str], groups: Iterable[str], order: Mapping[str, int]
+        self, arcs: Sequence[SyntheticArc], owners: Mapping[str, str], groups: Iterable[str], order: Mapping[str, int]
     ) -> None:
         self.owners = owners
         self.servers = sorted(set(owners.values()))
@@ -101,8 +101,8 @@ class _Whole:
             self.is_group[arc.parent] = True
             self.is_group.setdefault(arc.child, arc.is_group)
         self.names = sorted(self.is_group)
-        self.parents: dict[str, list[Arc]] = {name: [] for name in self.names}
-        self.children: dict[str, list[Arc]] = {name: [] for name in self.names}
+        self.parents: dict[str, list[SyntheticArc]] = {name: [] for name in self.names}
+        self.children: dict[str, list[SyntheticArc]] = {name: [] for name in self.names}
         for arc in arcs:
             if arc.version % 2:
                 self.parents[arc.child].append(arc)
@@ -175,7 +175,7 @@ class _Server:
             for other in whole.servers
             if other != server
         ]
-        self.written = Written(
+        self.written = WrittenSnapshot(
             {
                 "schema_version": SCHEMA_VERSION,
                 "server": server,
@@ -197,7 +197,7 @@ class _Server:
         home = self.whole.home(name)
         return home == self.server or (home is None and bool(self._parents(name)))
 
-    def _parents(self, name: str) -> list[Arc]:
+    def _parents(self, name: str) -> list[SyntheticArc]:
         """Return the arcs into a node that this server may know.
 
         For a foreign process these are only the arcs from the server's own groups.
@@ -276,7 +276,7 @@ class _Server:
         for arc in self.tombstones:
             self._write_arc(arc, is_truth=arc.parent in self.owned, is_record=whole.home(arc.child) == self.server)
 
-    def _write_arc(self, arc: Arc, *, is_truth: bool, is_record: bool) -> None:
+    def _write_arc(self, arc: SyntheticArc, *, is_truth: bool, is_record: bool) -> None:
         self.written.rows["arcs"].append(
             {
                 "parent": self._number(arc.parent),
@@ -292,7 +292,7 @@ class _Server:
             }
         )
 
-    def _state(self, arc: Arc) -> str | None:
+    def _state(self, arc: SyntheticArc) -> str | None:
         components = self.whole.components[arc.parent]
         if arc.version % 2 == 0:
             return None

@@ -22,13 +22,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_graph_jobs.snapshot.discovery import Collection, Snapshot
+from spark_graph_jobs.snapshot.discovery import Collection, ServerSnapshot
 from spark_graph_jobs.snapshot.joined import (
     ANCESTORS,
     ARCS,
     NODES,
-    Part,
-    Work,
+    TablePart,
+    WorkFolder,
     number_nodes,
     parts_of,
     write_ancestors,
@@ -54,7 +54,7 @@ class NamesCollideError(Exception):
 class Tables:
     """The tables of all servers. `at` is the place of a server in `servers`."""
 
-    servers: tuple[Snapshot, ...]
+    servers: tuple[ServerSnapshot, ...]
     nodes: DataFrame
     """Columns of the nodes of all servers.
 
@@ -77,9 +77,9 @@ class Tables:
     is_cut: bool
     is_whole: bool
     """True if no server is known to lack a snapshot."""
-    store: Store
+    store: TableStore
     """Store for the intermediate results of audits."""
-    work: Work
+    work: WorkFolder
     """Folders in which tasks find nodes and ancestor sets."""
 
     @property
@@ -119,8 +119,8 @@ def load(spark: SparkSession, collection: Collection, work: Path | None = None) 
     servers = collection.snapshots
     folder = Path(tempfile.mkdtemp(prefix="shadowtree-audit-")) if work is None else work
     try:
-        store = Store(spark, folder)
-        there = Work(folder)
+        store = TableStore(spark, folder)
+        there = WorkFolder(folder)
         nodes = _nodes(store, servers, there)
         _refuse_collisions(nodes)
         yield Tables(
@@ -145,7 +145,7 @@ def load(spark: SparkSession, collection: Collection, work: Path | None = None) 
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class TableStore:
     """Intermediate tables as files.
 
     Spark plans all inputs of a DataFrame anew at each use. A file needs no such planning, and only its needed columns
@@ -200,7 +200,7 @@ def key(name: Column | str) -> Column:
     return sql.xxhash64(sql.col(name) if isinstance(name, str) else name)
 
 
-def _read(spark: SparkSession, servers: Sequence[Snapshot], table: str) -> DataFrame:
+def _read(spark: SparkSession, servers: Sequence[ServerSnapshot], table: str) -> DataFrame:
     """Return one table of all servers, each row with the place of its server."""
     schema = from_arrow_schema(TABLES[table])
     frames = [
@@ -218,7 +218,7 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
     return _union(frames[:middle]).unionByName(_union(frames[middle:]))
 
 
-def _nodes(store: Store, servers: Sequence[Snapshot], work: Work) -> DataFrame:
+def _nodes(store: TableStore, servers: Sequence[ServerSnapshot], work: WorkFolder) -> DataFrame:
     places = sql.create_map(*(sql.lit(part) for at, snapshot in enumerate(servers) for part in (snapshot.server, at)))
     home_at = (
         sql.when(sql.col("home").isNull(), sql.lit(FOREIGN))
@@ -247,27 +247,27 @@ def _refuse_collisions(nodes: DataFrame) -> None:
         raise NamesCollideError(f"{' and '.join(row['id'] for row in names)} have one hash; rename one of them")
 
 
-def _arcs(store: Store, servers: Sequence[Snapshot], work: Work) -> DataFrame:
+def _arcs(store: TableStore, servers: Sequence[ServerSnapshot], work: WorkFolder) -> DataFrame:
     parts = parts_of(servers, "arcs")
     return store.made("arcs", ARCS, lambda _: _each(store, parts, partial(write_arcs, work=work)))
 
 
-def _ancestors(store: Store, servers: Sequence[Snapshot], work: Work) -> DataFrame:
+def _ancestors(store: TableStore, servers: Sequence[ServerSnapshot], work: WorkFolder) -> DataFrame:
     parts = parts_of(servers, "ancestors")
     of_servers = [(at, [part for part in parts if part.at == at]) for at in range(len(servers))]
 
-    def write(of_server: tuple[int, list[Part]]) -> None:
+    def write(of_server: tuple[int, list[TablePart]]) -> None:
         write_ancestors(*of_server, work)
 
     return store.made("ancestors", ANCESTORS, lambda _: _each(store, of_servers, write))
 
 
-def _each(store: Store, tasks: Sequence[T], carry_out: Callable[[T], None]) -> None:
+def _each(store: TableStore, tasks: Sequence[T], carry_out: Callable[[T], None]) -> None:
     """Run a task for each item."""
     if tasks:
         store.spark.sparkContext.parallelize(tasks, len(tasks)).foreach(carry_out)
 
 
-def _virtual_nodes(spark: SparkSession, servers: Sequence[Snapshot]) -> DataFrame:
+def _virtual_nodes(spark: SparkSession, servers: Sequence[ServerSnapshot]) -> DataFrame:
     to_local = sql.transform("components", _local_here)
     return _read(spark, servers, "virtual_nodes").withColumn("components", to_local)

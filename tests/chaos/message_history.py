@@ -109,7 +109,7 @@ class MessageHistory:
 
     def note_mailbox(self, process, mailbox):
         """Note that a mailbox is open."""
-        self._add(lambda at: recorded.MailboxOpened(at, ServerId(mailbox.server), parse_name(process), 0))
+        self._add(lambda at: recorded.MailboxBegins(at, ServerId(mailbox.server), parse_name(process), 0))
 
     def note_looked(self, process, mailbox):
         """Note that a server told through where the subscriptions of a process have acknowledged."""
@@ -137,7 +137,9 @@ class MessageHistory:
         """Note that an endpoint was handed a message."""
         subscription, position = self._streams[stream], position_of(message.position)
         self._add(
-            lambda at: recorded.Handed(at, subscription, stream, position, message.id, message.payload, message.late)
+            lambda at: recorded.MessageHanded(
+                at, subscription, stream, position, message.id, message.payload, message.late
+            )
         )
         self.count("handed out late" if message.late else "handed out")
         if message.gap:
@@ -188,7 +190,7 @@ def faults(history, updates, *, owed):
 def _ids(history):
     """Return the id of each handed message, by its payload, and the violations about ids."""
     lines = []
-    handed = [each for each in history.happenings if isinstance(each, recorded.Handed)]
+    handed = [each for each in history.happenings if isinstance(each, recorded.MessageHanded)]
     ids = defaultdict(set)
     for each in handed:
         ids[each.payload].add(each.message_id)
@@ -209,7 +211,7 @@ def _ids(history):
 def _accepted(sending, message_id):
     serial, _ = _ID.fullmatch(message_id).groups()
     targets = _targets(sending.targets, sending.excluding)
-    return recorded.Accepted(
+    return recorded.MessageAccepted(
         sending.asked,
         message_id,
         ServerId(sending.targets[0].partition("@")[2]),
@@ -248,7 +250,7 @@ def _with_acknowledged(happenings):
             case recorded.StreamBegan():
                 beginning[each.stream] = each
                 continue
-            case recorded.Handed() if each.stream in beginning:
+            case recorded.MessageHanded() if each.stream in beginning:
                 before = [position for position in acknowledged[each.subscription] if position < each.position]
                 if before:
                     yield recorded.Acknowledged(each.at, each.subscription, max(before))
@@ -264,7 +266,7 @@ def _memberships(history, updates, owed):
 
     Exceptions are not taken off: a process below an exception may have come there late.
     """
-    processes = sorted({each.process for each in history.happenings if isinstance(each, recorded.MailboxOpened)})
+    processes = sorted({each.process for each in history.happenings if isinstance(each, recorded.MailboxBegins)})
     sets = {(sending.targets, sending.excluding) for sending in history.sendings.values()}
     changes = _changes(updates, {target for targets, _ in sets for target in targets})
     below = {}
@@ -284,7 +286,9 @@ def _memberships(history, updates, owed):
                 if below.get((process, targets, excluding), False) != is_below:
                     below[process, targets, excluding] = is_below
                     server = ServerId(process.partition("@")[2])
-                    yield recorded.Membership(at, server, process, _targets(targets, excluding), is_below, is_owed)
+                    yield recorded.MembershipChanged(
+                        at, server, process, _targets(targets, excluding), is_below, is_owed
+                    )
 
 
 def _changes(updates, targets):

@@ -20,10 +20,8 @@ from mailing.rules.commands import Command
 from mailing.rules.deciding import Decidable, Outcome, decision_token, outcome_of_decision
 from mailing.rules.distribution import Distribution
 from mailing.rules.events import (
-    Accepted,
     Admit,
     Admitted,
-    Answer,
     Approved,
     Dropped,
     Forget,
@@ -31,7 +29,9 @@ from mailing.rules.events import (
     Handed,
     HandOver,
     ListGone,
+    MessageTaken,
     NotAdmitted,
+    NoteWritten,
     NotResolved,
     Now,
     Rejected,
@@ -40,11 +40,11 @@ from mailing.rules.events import (
     Retried,
     Save,
     Spooled,
+    TellSafe,
     Ticked,
-    Written,
 )
 from mailing.rules.joining import UNDECIDED, request_of
-from mailing.rules.spooled import FINAL_STATES, Destination, Message, Standing, State, Wish
+from mailing.rules.spooled import FINAL_STATES, Destination, MailMessage, MailState, Standing, Wish
 
 LISTS = ("a@l.example", "b@l.example", "c@l.example")
 OWNERS = {"owner@x.example"}
@@ -128,7 +128,7 @@ class World:
                     self.addresses[message.id] = ADDRESS.findall(quopri.decodestring(content).decode())
                 if message.state in FINAL_STATES:
                     self.contents.pop(message.id, None)
-            case Answer(transaction):
+            case TellSafe(transaction):
                 self.answered.add(transaction)
             case Resolve() | Admit():
                 self.pending.append(effect)
@@ -182,7 +182,7 @@ class World:
                 self.decide(None, id_, [each.group for each in places if each.standing is Standing.GOES])
             if not self.core.holds(id_) and id_ in self.messages:
                 earlier = self.spooled(id_)
-            self.tell(Accepted(id_, "s@x.example", places, b"content", (), number, earlier=earlier))
+            self.tell(MessageTaken(id_, "s@x.example", places, b"content", (), number, earlier=earlier))
         self.accepted.setdefault(id_, set()).update(groups)
 
     def write(self):
@@ -190,11 +190,11 @@ class World:
         id_, person = f"letter{self.random.randrange(4)}", f"w{self.random.randrange(4)}@x.example"
         person = self.letters.setdefault(id_, person)
         place = Destination("a@l.example", "a-request@l.example", False)
-        message = Message(id_, "", self.date, (place,), is_letter=True, wish=Wish(True, "a@l.example", person))
+        message = MailMessage(id_, "", self.date, (place,), is_letter=True, wish=Wish(True, "a@l.example", person))
         self.transactions += 1
         number = self.transactions
         while number not in self.answered:
-            self.tell(Written(message, person, b"letter", number))
+            self.tell(NoteWritten(message, person, b"letter", number))
         if self.random.random() < 0.3:
             while self.messages[id_].wish is not None:
                 self.tell(Granted(id_, None if self.core.holds(id_) else self.spooled(id_)))
@@ -211,7 +211,7 @@ class World:
         self.transactions += 1
         number = self.transactions
         while number not in self.answered:
-            self.tell(Written(request, person, b"", number))
+            self.tell(NoteWritten(request, person, b"", number))
 
     def decide_by_mail(self):
         """Let an owner write to an address of a note that has reached her, until that is durable."""
@@ -386,7 +386,7 @@ class World:
                 self.ticks += 4_000
                 self.tell(Ticked())
                 for spooled, state in self.core.unfinished():
-                    if state is State.HELD:
+                    if state is MailState.HELD:
                         self.decide(Approved, spooled.message.id)
                 if not (self.pending or self.under_way or self.core.unfinished()):
                     return
@@ -417,7 +417,7 @@ def check(world):
             assert world.always[group] <= set(people), f"some of {group} were lost"
     for id_, person in world.letters.items():
         message, (chunk,) = world.messages[id_], world.spooled(id_).chunks
-        assert (message.state, message.people, chunk.people, chunk.waiting) == (State.DONE, 1, (person,), ())
+        assert (message.state, message.people, chunk.people, chunk.waiting) == (MailState.DONE, 1, (person,), ())
         assert chunk.bounced or world.copies[id_, person] >= 1, "a letter was lost"
         assert (message.wish is None) == (id_ in world.granted), "a token counts twice, or not at all"
     for id_, (person, group) in world.requests.items():

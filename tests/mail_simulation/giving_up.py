@@ -13,21 +13,21 @@ from email import message_from_bytes, policy
 
 from mailing.rules.distribution import Distribution
 from mailing.rules.events import (
-    Accepted,
-    Answer,
     Dropped,
     ForgetDigest,
     Handed,
     HandOver,
     Keep,
+    MessageTaken,
     NotResolved,
     Now,
-    Post,
-    Posted,
     Resolve,
     Resolved,
     Save,
+    SendShares,
+    SharesSent,
     Spooled,
+    TellSafe,
     Ticked,
 )
 from mailing.rules.failures import DAY_S, Failures
@@ -85,13 +85,13 @@ class World:
                 self.chunks |= {(message.id, chunk.number): chunk for chunk in chunks}
                 if content is not None:
                     self.contents[message.id] = content
-            case Answer(transaction):
+            case TellSafe(transaction):
                 self.answered.add(transaction)
             case Keep(digest):
                 self.digests[digest.group] = digest
             case ForgetDigest(group):
                 del self.digests[group]
-            case Resolve() | HandOver() | Post():
+            case Resolve() | HandOver() | SendShares():
                 self.waiting.append(effect)
 
     def accept(self):
@@ -102,7 +102,9 @@ class World:
         self.shares[id_] = set(OTHERS)
         while number not in self.answered:
             author = self.accepted[id_]
-            self.tell(Accepted(id_, "s@y.example", (place,), b"content", (), number, subject=id_, answerable=author))
+            self.tell(
+                MessageTaken(id_, "s@y.example", (place,), b"content", (), number, subject=id_, answerable=author)
+            )
 
     def drop(self):
         """Say of a message that it waits for some server no longer."""
@@ -118,10 +120,10 @@ class World:
             match effect:
                 case Resolve():
                     self.resolve(effect)
-                case Post(message, destinations):
+                case SendShares(message, destinations):
                     self.shares[message.id] &= self.away
                     away = tuple(sorted(self.shares[message.id]))
-                    self.tell(Posted(message.id, tuple(destinations), True, away))
+                    self.tell(SharesSent(message.id, tuple(destinations), True, away))
                 case HandOver(message, chunk):
                     self.hand_over(message, chunk)
 

@@ -11,25 +11,25 @@ from dataclasses import dataclass, field
 
 from mailing.rules.distribution import Distribution
 from mailing.rules.events import (
-    Accepted,
-    Answer,
     Handed,
     HandOver,
-    NotPosted,
+    MessageTaken,
     NotResolved,
     Now,
-    Post,
-    Posted,
     Resolve,
     Resolved,
     Retried,
     Save,
+    SendShares,
     Shared,
+    SharesNotSent,
+    SharesSent,
     Spooled,
+    TellSafe,
     Ticked,
 )
 from mailing.rules.queue import queued
-from mailing.rules.spooled import FINAL_STATES, Destination, Origin, OtherShare, State
+from mailing.rules.spooled import FINAL_STATES, Destination, ListOrigin, MailState, OtherShare
 
 SERVERS = ("a.example", "b.example", "c.example")
 WITHOUT = "c.example"
@@ -115,11 +115,11 @@ class Gateway:
                         self.contents[message.id] = content
                     if message.state in FINAL_STATES:
                         self.contents.pop(message.id, None)
-                case Answer(transaction):
+                case TellSafe(transaction):
                     self.answered.add(transaction)
                 case Resolve():
                     self.asked.append(effect)
-                case Post(message):
+                case SendShares(message):
                     assert message.id in self.contents
                     assert self.messages[message.id].post is not None, "it was not durable before it was sent"
                     self.posts.append(effect)
@@ -141,7 +141,7 @@ class Gateway:
             Destination(group, group, True, goes_by_shares=True, waits_for_all=group == WAITS) for group in groups
         )
         self.until_answered(
-            lambda number: Accepted(id_, "s@x.example", places, b"content", (), number, earlier=self.earlier(id_))
+            lambda number: MessageTaken(id_, "s@x.example", places, b"content", (), number, earlier=self.earlier(id_))
         )
 
     def resolve(self):
@@ -177,10 +177,10 @@ class Gateway:
         groups = tuple(each.group for each in effect.destinations.values())
         sending = world.send(effect.message.id, groups)
         if world.luck() < 0.2:
-            self.tell(NotPosted(effect.message.id, "the answer was lost"))
+            self.tell(SharesNotSent(effect.message.id, "the answer was lost"))
             return
         waiting = tuple(sorted(sending.waiting & world.away))
-        self.tell(Posted(effect.message.id, tuple(effect.destinations), sending.waiting <= world.away, waiting))
+        self.tell(SharesSent(effect.message.id, tuple(effect.destinations), sending.waiting <= world.away, waiting))
 
     def take(self):
         """Take the next share. It is acknowledged once it is durable, and comes again if the acknowledgement is
@@ -188,7 +188,7 @@ class Gateway:
         """
         entry = self.log[self.at]
         own = set(LISTS.get(self.server, ()))
-        origin = None if own & set(entry.groups) else Origin("lists.elsewhere.example", "trace")
+        origin = None if own & set(entry.groups) else ListOrigin("lists.elsewhere.example", "trace")
         places = tuple(Destination(group, group, True, origin=origin) for group in entry.groups)
         people = tuple((person, entry.groups.index(group)) for person, group in entry.people)
         self.until_answered(
@@ -381,8 +381,8 @@ def check(world):
             repeats = len(world.copies[id_, person]) - 1
             assert repeats <= world.killed_under_way[id_, person], f"{person} got it {repeats + 1} times"
         told = queued(taker.spooled(id_), taker.messages[id_].state, host="lists.example")
-        assert told.state is State.DONE
-        assert {share.state for share in told.shares} == {State.DONE}
+        assert told.state is MailState.DONE
+        assert {share.state for share in told.shares} == {MailState.DONE}
         in_ledgers = Counter(
             person
             for gateway in world.by_server.values()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mailing.rules.addresses import UndeliverableError, is_deliverable, quoted, unquoted
 from mailing.rules.framing import FramingError, NetstringReader, PolicyReader, netstring
-from mailing.rules.lookups import Reply, people_reply, read_lookup
+from mailing.rules.lookups import LookupReply, people_reply, read_lookup
 from namegraph import InvalidNameError, parse_name
 from shadowtree.results import Resolution
 
@@ -78,4 +78,4 @@ def test_any_bytes_are_requests_or_the_begin_of_one_or_refused(pieces, reader_cl
 @given(st.binary(max_size=60))
 def test_any_content_is_a_lookup_or_answered(content):
     found = read_lookup(content)
-    assert not isinstance(found, Reply) or found.encode().startswith(b"PERM ")
+    assert not isinstance(found, LookupReply) or found.encode().startswith(b"PERM ")

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from delivery.arrival.arrivals import Arrivals
-from delivery.origin.origin import Origin
+from delivery.origin.origin import MessageOrigin
 from delivery.origin.senders import Senders
 from delivery.origin.unsettled import ParcelState
 from namegraph.graph.controlled_sinks import Sinks
@@ -110,7 +110,7 @@ def _settle_though_apart(origin, position):
     return False
 
 
-_FOUND, _CONFIRM = Origin.found, Origin.confirm
+_FOUND, _CONFIRM = MessageOrigin.found, MessageOrigin.confirm
 
 CLAUSES = {
     "turns are awaited": (Entries, "next_turn", _earliest_of_all),
@@ -129,11 +129,11 @@ CLAUSES = {
     "servers further below are named": (Entries, "_leads_from", _lead_to_children_alone),
     "arcs are followed through the nodes of others": (Entries, "_look", _look_no_further_than_others),
     "votes say which entry nodes are covered": (Entries, "cover_entered", lambda *_: ()),
-    "who is found late is posted all that is not settled": (Origin, "found", _newest_alone),
-    "who confirms names the servers further below": (Origin, "confirm", _nobody_named),
+    "who is found late is posted all that is not settled": (MessageOrigin, "found", _newest_alone),
+    "who confirms names the servers further below": (MessageOrigin, "confirm", _nobody_named),
     "who has somebody for a stub wants the parcel": (Arrivals, "answer_stub", _nobody_here),
-    "what a server has stubs of comes before anything newer": (Origin, "_end_stubs", _end_stubs_with_the_oldest),
-    "what was apart is posted once more": (Origin, "needs_round", _settle_though_apart),
+    "what a server has stubs of comes before anything newer": (MessageOrigin, "_end_stubs", _end_stubs_with_the_oldest),
+    "what was apart is posted once more": (MessageOrigin, "needs_round", _settle_though_apart),
     "senders number their messages": (Senders, "first_answer", lambda *_: None),
     "parcels wait until servers are healed": (GraphReach, "is_settled_with", lambda *_: True),
     "all are told the entry nodes of the whole update": (coordinator, "ROOTS_LIMIT", -1),

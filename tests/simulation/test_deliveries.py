@@ -8,8 +8,8 @@ import pyroaring
 import pytest
 
 from delivery.arrival.arrivals import Arrivals
-from delivery.arrival.recent_downstream import LostWays
-from delivery.arrival.recipient_claims import ForeignRecipients
+from delivery.arrival.recent_downstream import RecentDownstream
+from delivery.arrival.recipient_claims import RecipientClaims
 from delivery.core import DeliveryCore
 from delivery.log.log import Log
 from delivery.mailboxes.audiences import Audiences
@@ -17,10 +17,10 @@ from delivery.mailboxes.gateways import FIRST_RECIPIENT, Gateways
 from delivery.mailboxes.listeners import Listeners
 from delivery.mailboxes.subscription_read import read
 from delivery.model.words import Filter
-from delivery.origin.dead_letters import DeadLetters
-from delivery.origin.origin import Origin
+from delivery.origin.dead_letters import DeadLetterStore
+from delivery.origin.origin import MessageOrigin
 from delivery.origin.servers_below import onward
-from delivery.spreading.lease_table import Assignments
+from delivery.spreading.lease_table import LeaseTable
 from delivery.volatile.datagrams import Datagrams, PeerDatagram
 from delivery.volatile.in_memory import InMemory
 from delivery.wire.posts import encode
@@ -53,7 +53,7 @@ def as_before(monkeypatch, streams_outlive_mailboxes):
 @pytest.fixture
 def origins_take_nobody_over(monkeypatch):
     """Seeds that were found before origins served first whom they have themselves run as they did then."""
-    monkeypatch.setattr(Assignments, "_take_over", lambda *_: None)
+    monkeypatch.setattr(LeaseTable, "_take_over", lambda *_: None)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_that_a_mailbox_is_closed_and_what_it_had_not_read_is_not_counted_is_fou
 
 @pytest.mark.usefixtures("gateways_never_alone")
 def test_that_two_servers_serve_a_process_that_nobody_owns_is_found(monkeypatch):
-    monkeypatch.setattr(ForeignRecipients, "left_out", lambda *_: pyroaring.BitMap())
+    monkeypatch.setattr(RecipientClaims, "left_out", lambda *_: pyroaring.BitMap())
     with pytest.raises(AssertionError, match=r"messages: P1: e\d@elsewhere\.example is served by"):
         run_seed(2, servers=4, updates=20, messages=True)
 
@@ -120,7 +120,7 @@ def _confirmed_and_kept(letters, server, confirm):
 
 @pytest.mark.usefixtures("as_before")
 def test_a_dead_letter_that_is_replayed_twice_is_found(monkeypatch):
-    monkeypatch.setattr(DeadLetters, "confirmed", _confirmed_and_kept)
+    monkeypatch.setattr(DeadLetterStore, "confirmed", _confirmed_and_kept)
     with pytest.raises(AssertionError, match="messages: P1: handed at"):
         run_seeds(8, faults=True)
 
@@ -133,7 +133,7 @@ def test_what_was_accepted_before_and_after_a_server_went_back_is_judged_too():
 
 @pytest.mark.usefixtures("as_before")
 def test_without_the_start_in_ids_a_server_that_went_back_gives_them_twice(monkeypatch):
-    monkeypatch.setattr(Origin, "start", property(lambda _: 0, lambda *_: None), raising=False)
+    monkeypatch.setattr(MessageOrigin, "start", property(lambda _: 0, lambda *_: None), raising=False)
     with pytest.raises(AssertionError, match="messages: P1: accepted as two messages under one id"):
         run_seeds(6, faults=True, servers=3)
 
@@ -250,7 +250,7 @@ def test_members_miss_messages_where_stubs_are_confirmed_whoever_is_there():
 
 
 def test_members_miss_messages_whose_way_moves_while_they_are_under_way(monkeypatch):
-    monkeypatch.setattr(LostWays, "since", lambda _ways, _count: [])
+    monkeypatch.setattr(RecentDownstream, "since", lambda _ways, _count: [])
     with pytest.raises(AssertionError, match="messages: P2: never handed"):
         run_seed(83000119, servers=5, updates=60, messages=True)
 

@@ -16,8 +16,8 @@ from simulation.checks.cluster_invariants import check_quiet
 from simulation.cluster import connections
 from simulation.cluster.cluster import WORLD, Cluster
 from simulation.cluster.connections import BreakingConnections
-from simulation.cluster.disk import Held, Inflow, Queue, Taken
-from simulation.cluster.networks import Arrival, Channel, Errand, Posted, RandomNetwork, Sent
+from simulation.cluster.disk import HeldAnswer, Inflow, StepQueue, TakenStep
+from simulation.cluster.networks import Arrival, Channel, Errand, PostedLetter, RandomNetwork, SentMessage
 
 A, B, C = (ServerId(f"{name}.example") for name in "abc")
 GROUPS = {server: NodeId(f"g@{server}") for server in (A, B, C)}
@@ -166,7 +166,9 @@ def test_a_crash_loses_what_waits_for_a_slow_disk_and_what_is_being_written_whol
     for place, name in enumerate(names):
         scene.ask(A, CreateGroup(name), at=1.0 + place)
     held = []
-    scene.at(6.0, lambda: cluster.when_durable(A, Held(lambda: held.append("let out"), lambda: held.append("lost"))))
+    scene.at(
+        6.0, lambda: cluster.when_durable(A, HeldAnswer(lambda: held.append("let out"), lambda: held.append("lost")))
+    )
     scene.at(7.0, lambda: cluster.crash(A, down_for=1.0))
     there = []
     scene.at(7.5, lambda: there.append([name in cluster.servers[A].graph.index for name in names]))
@@ -205,21 +207,21 @@ def test_a_client_that_has_gone_learns_the_outcome_by_its_request_id(crash_step,
 def test_what_waits_for_a_server_whose_pause_gets_longer_stays_in_order():
     network = RandomNetwork(random.Random(1), is_wild=False)
     network.freeze(B, 100.0)
-    network.send(Sent(0.0, A, B, Open()), PeerMessage(A, 1, b""))
+    network.send(SentMessage(0.0, A, B, Open()), PeerMessage(A, 1, b""))
     network.put(A, Errand(lambda: None), delay=50.0)
     assert network.next().server == A  # The letter was put off meanwhile.
     network.freeze(B, 200.0)
-    network.send(Sent(50.0, A, B, Open()), PeerMessage(A, 2, b""))
+    network.send(SentMessage(50.0, A, B, Open()), PeerMessage(A, 2, b""))
     assert [network.next().event.number for _ in range(2)] == [1, 2]
 
 
 def test_what_a_cut_has_held_back_comes_to_a_paused_server_before_what_was_sent_later():
     network = RandomNetwork(random.Random(1), is_wild=False)
     network.stop(Channel(A, B))
-    network.send(Sent(0.0, A, B, Open()), PeerMessage(A, 1, b""))
+    network.send(SentMessage(0.0, A, B, Open()), PeerMessage(A, 1, b""))
     network.put(A, Errand(lambda: None), delay=50.0)
     assert network.next().server == A  # The letter came to the cut meanwhile.
-    network.send(Sent(50.0, A, B, Open()), PeerMessage(A, 2, b""))
+    network.send(SentMessage(50.0, A, B, Open()), PeerMessage(A, 2, b""))
     network.go_on(Channel(A, B))
     network.freeze(B, 100.0)
     assert [network.next().event.number for _ in range(2)] == [1, 2]
@@ -228,11 +230,11 @@ def test_what_a_cut_has_held_back_comes_to_a_paused_server_before_what_was_sent_
 def test_what_waits_for_a_paused_server_stays_in_order_where_a_cut_lasts_longer_than_the_pause():
     network = RandomNetwork(random.Random(1), is_wild=False)
     network.freeze(B, 100.0)
-    network.send(Sent(0.0, A, B, Open()), PeerMessage(A, 1, b""))
+    network.send(SentMessage(0.0, A, B, Open()), PeerMessage(A, 1, b""))
     network.put(A, Errand(lambda: None), delay=50.0)
     assert network.next().server == A  # The letter was put off meanwhile, and comes to the cut after the next one.
     network.stop(Channel(A, B))
-    network.send(Sent(50.0, A, B, Open()), PeerMessage(A, 2, b""))
+    network.send(SentMessage(50.0, A, B, Open()), PeerMessage(A, 2, b""))
     network.put(A, Errand(lambda: None), delay=100.0)
     assert network.next().server == A
     network.go_on(Channel(A, B))
@@ -243,7 +245,7 @@ def test_posts_of_a_channel_that_come_one_right_behind_the_other_are_taken_toget
     network = RandomNetwork(random.Random(1), is_wild=False)
     lanes = [Lane.POST] * 20 + [Lane.LETTERS] * 2 + [Lane.POST] * 2
     for number, lane in enumerate(lanes, start=1):
-        network.send(Sent(0.0, A, B, Posted(number, b"")), PeerMessage(A, number, b"", lane))
+        network.send(SentMessage(0.0, A, B, PostedLetter(number, b"")), PeerMessage(A, number, b"", lane))
     taken = []
     while (arrival := network.next()) is not None:
         taken.append(getattr(arrival.event, "posts", (arrival.event,)))
@@ -254,12 +256,12 @@ def test_posts_of_a_channel_that_come_one_right_behind_the_other_are_taken_toget
 
 
 def test_a_letter_that_comes_again_while_a_disk_is_slow_leaves_what_is_durable_so():
-    queue = Queue()
+    queue = StepQueue()
     letters = [PeerMessage(A, 1, b""), PeerMessage(A, 2, b""), PeerMessage(A, 1, b"")]
     effects, inflow = Effects(Records()), Inflow(A, Lane.LETTERS)
     before = [{inflow: 0}, {inflow: 1}, {}]
     queue.waiting = [
-        Taken(letter, effects, [], {inflow: 2}, 0, 0, handled_before=handled_before)
+        TakenStep(letter, effects, [], {inflow: 2}, 0, 0, handled_before=handled_before)
         for letter, handled_before in zip(letters, before, strict=True)
     ]
     assert queue.handled_before(A) == 0

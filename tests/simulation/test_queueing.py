@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from delivery.origin.queue import Queue
+from delivery.origin.queue import OriginQueue
 from delivery.origin.senders import Senders
 from simulation.run import run_seed
 from simulation.workload.queueing import Queueing
@@ -51,7 +51,7 @@ def test_without_order_what_is_queued_overtakes(monkeypatch):
             if not of:
                 del queue._of[subnet]
 
-    monkeypatch.setattr(Queue, "due", newest_first)
+    monkeypatch.setattr(OriginQueue, "due", newest_first)
     with pytest.raises(AssertionError, match=r"queue: .* is accepted after what was queued behind it"):
         run_seeds(faults=False)
 
@@ -63,7 +63,7 @@ def test_what_is_forgotten_when_it_is_passed_on_is_lost(monkeypatch):
             queue.end(found.number)
         return found
 
-    monkeypatch.setattr(Queue, "due", due_once)
+    monkeypatch.setattr(OriginQueue, "due", due_once)
     with pytest.raises(AssertionError, match=r"queue: .* has lost"):
         run_seeds(faults=True)
 
@@ -82,4 +82,4 @@ def _without_order(queueing, passed, message_id, *, is_repeated):
     NOTE_ACCEPTED(queueing, passed, message_id, is_repeated=True)
 
 
-DUE, FIRST_ANSWER, NOTE_ACCEPTED = Queue.due, Senders.first_answer, Queueing._note_accepted
+DUE, FIRST_ANSWER, NOTE_ACCEPTED = OriginQueue.due, Senders.first_answer, Queueing._note_accepted

@@ -4,7 +4,7 @@ from itertools import chain
 from unittest.mock import patch
 
 from resolver.parts import Parts
-from resolver.resolution import Resolution
+from resolver.resolution import DistributedResolution
 from resolver.target_masks import Masks
 from simulation.oracle.violation import InvariantViolatedError
 from simulation.run import run_seed
@@ -33,7 +33,7 @@ def test_without_the_doubt_of_a_ready_server_members_are_missed():
 
 def test_without_a_second_walk_members_of_different_instants_are_mixed():
     nothing_is_new = property(lambda self: False, lambda self, value: None)
-    with patch.object(Resolution, "_is_new", nothing_is_new, create=True):
+    with patch.object(DistributedResolution, "_is_new", nothing_is_new, create=True):
         assert goes_wrong(24)
 
 

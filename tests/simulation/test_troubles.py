@@ -15,7 +15,7 @@ from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import CreateGroup, JoinArc
 from namegraph.model.outcomes import Committed
 from namegraph.model.rows import RequestId
-from namegraph.reconcile.pair_phase import Pair, PairPhase
+from namegraph.reconcile.pair_phase import PairPhase, PairState
 from namegraph.reconcile.reconciliation import Reconciliation
 from namegraph.state.group_versions import GroupVersions
 from namegraph.state.reliable_channels import Channels
@@ -118,7 +118,7 @@ def view_opened_for_all(healing, view_opened=Reconciliation.view_opened):
     view_opened(healing)
     context = healing._context
     healing._pairs |= {
-        server: Pair(PairPhase.COMPARING) for server in context.table.servers() if server != context.server
+        server: PairState(PairPhase.COMPARING) for server in context.table.servers() if server != context.server
     }
 
 

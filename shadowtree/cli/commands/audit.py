@@ -27,7 +27,7 @@ from shadowtree.cli.support.standard_streams import is_watched
 from shadowtree.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
-    from shadowtree.client.snapshots_of_all import Taken
+    from shadowtree.client.snapshots_of_all import SnapshotsTaken
 
 SNAPSHOTS: Final = "snapshots"
 """Folder for the snapshots that `run` writes, inside the folder of the report."""
@@ -176,7 +176,7 @@ def _java() -> Path:
 
 def _take(
     session: Session, folder: Path, *, follow: bool, cut: bool, configs: tuple[Path, ...], java: Path | None
-) -> Taken:
+) -> SnapshotsTaken:
     """Take snapshots of servers or of databases. `java`: home of the Java that reads the databases by JDBC."""
     if cut and configs:
         raise click.UsageError("--cut asks servers, --config reads databases: one of them")
@@ -205,13 +205,13 @@ def _take(
     return taken
 
 
-def _take_stored(configs: tuple[Path, ...], folder: Path, java: Path | None) -> Taken:
+def _take_stored(configs: tuple[Path, ...], folder: Path, java: Path | None) -> SnapshotsTaken:
     from shadowtree.cli.commands.offline_snapshots import take_stored
 
     return take_stored(configs, folder, java=java)
 
 
-def _take_from_servers(session: Session, folder: Path, *, follow: bool, cut: bool) -> Taken:
+def _take_from_servers(session: Session, folder: Path, *, follow: bool, cut: bool) -> SnapshotsTaken:
     from shadowtree.client.snapshots_of_all import take_snapshots
 
     with _progress_display() as progress:

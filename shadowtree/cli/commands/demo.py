@@ -16,7 +16,7 @@ import click
 from shadowtree.cli.commands.demo_mail import mail_command
 from shadowtree.cli.commands.transfer import import_progress_display
 from shadowtree.cli.demo.ended import ended_by_signals, how_to_find_the_command
-from shadowtree.cli.demo.example_part import Part, write_part
+from shadowtree.cli.demo.example_part import ExamplePart, write_part
 from shadowtree.cli.demo.screen import Screen
 from shadowtree.cli.demo.servers import NAMES, DemoServers, command_of, deal
 from shadowtree.cli.render.plurals import counted_for_people
@@ -76,7 +76,7 @@ def demo_command(context: click.Context, keep: bool) -> int:
     return DONE
 
 
-def _start(screen: Screen, folder: Path, part: Part) -> DemoServers:
+def _start(screen: Screen, folder: Path, part: ExamplePart) -> DemoServers:
     screen.heading("Three name servers")
     screen.say(
         "A name server owns subnets, and with them every group `name@subnet`. The subnets of the example are dealt out "
@@ -91,7 +91,7 @@ def _start(screen: Screen, folder: Path, part: Part) -> DemoServers:
     return servers
 
 
-def _tour(screen: Screen, servers: DemoServers, part: Part) -> None:
+def _tour(screen: Screen, servers: DemoServers, part: ExamplePart) -> None:
     from shadowtree.cli.demo.messages import MessageTour
     from shadowtree.cli.demo.tour import Tour
     from shadowtree.client.synchronous.client import Client

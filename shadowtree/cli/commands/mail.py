@@ -16,12 +16,12 @@ from shadowtree.cli.render.output import as_json, print_json, print_lines, warn_
 from shadowtree.cli.render.plurals import counted
 from shadowtree.cli.support.exit_codes import DONE, FAILED, UNCERTAIN, WRONG_USAGE
 from shadowtree.cli.support.options import PATIENCE_S, Session, everywhere, format_option, in_session
-from shadowtree.cli.support.waiting import Waiting
+from shadowtree.cli.support.waiting import WaitNotice
 
 if TYPE_CHECKING:
     from mailing.config.settings import MailSettings
-    from mailing.rules.queue import Queued, Reached
-    from mailing.shell.control import Answer, Request, Word
+    from mailing.rules.queue import MessageFate, QueueEntry
+    from mailing.shell.control import ControlAnswer, Request, Word
     from mailing.shell.expansion import Expansion
 
 _config_option = click.option(
@@ -73,12 +73,12 @@ def serve_command(config_file: Path, check_config: bool) -> int:
         settings = load_settings(config_file, with_key=True)
     except SettingsError as error:
         return _complain(str(error), WRONG_USAGE)
-    from mailing.shell.distributing import StartError
+    from mailing.shell.distributing import GatewayStartError
 
     if check_config:
         try:
             _check(settings)
-        except StartError as error:
+        except GatewayStartError as error:
             return _complain(str(error), FAILED)
         click.echo("the settings are good")
         return DONE
@@ -86,7 +86,7 @@ def serve_command(config_file: Path, check_config: bool) -> int:
 
     try:
         return run(settings, lambda: load_settings(config_file, with_key=True))
-    except StartError as error:
+    except GatewayStartError as error:
         return _complain(str(error), FAILED)
 
 
@@ -381,7 +381,7 @@ def _tell(session: Session, word: Word, id_: str | None, config_file: Path, *, s
     return DONE
 
 
-def _ask(request: Request, config_file: Path) -> Answer | int:
+def _ask(request: Request, config_file: Path) -> ControlAnswer | int:
     """Return the answer of the running gateway, or an exit status after the error was printed."""
     from mailing.config.settings import SettingsError, load_settings
     from mailing.shell.control import ControlError, ask
@@ -393,12 +393,12 @@ def _ask(request: Request, config_file: Path) -> Answer | int:
     if settings.distribution is None:
         return _complain(f"{config_file}: lmtp_listen: no value; messages pass through no gateway", WRONG_USAGE)
     try:
-        return asyncio.run(ask(settings.distribution.control, request, patience=PATIENCE_S, on_wait=Waiting()))
+        return asyncio.run(ask(settings.distribution.control, request, patience=PATIENCE_S, on_wait=WaitNotice()))
     except ControlError as error:
         return _complain(str(error), FAILED)
 
 
-def _reached_line(found: Reached) -> str:
+def _reached_line(found: MessageFate) -> str:
     said = "reached" if found.reached else "not reached"
     by = f" by {found.list}" if found.list is not None else ""
     way = f": {' -> '.join(found.pathname)}" if found.pathname else ""
@@ -406,7 +406,7 @@ def _reached_line(found: Reached) -> str:
     return f"{found.address} {said}{by}{way}{why}"
 
 
-def _line(message: Queued) -> str:
+def _line(message: QueueEntry) -> str:
     why = "; ".join(share.why for share in message.shares if share.why)
     counts = f"{message.done} of {counted(message.people, 'person', 'people')}, {message.bounced} bounced"
     line = f"{message.id} {message.state} {','.join(message.lists)} from <{message.author}>: {counts}"
@@ -422,7 +422,7 @@ async def _expand(
 
     address = session.server if settings is None else settings.server
     lists = Lists({}) if settings is None else settings.lists
-    async with Client(address, timeout=session.timeout, patience=PATIENCE_S, on_wait=Waiting()) as client:
+    async with Client(address, timeout=session.timeout, patience=PATIENCE_S, on_wait=WaitNotice()) as client:
         groups = [list_of(text, lists) for text in asked]
         if settings is None or settings.distribution is None:
             return await expand(client, lists, groups, sender, session.at_least_revision)
@@ -450,7 +450,7 @@ async def _suppressed(control: Path) -> frozenset[str]:
 
 
 def _check(settings: MailSettings) -> None:
-    """Try what `mail serve` would do, and warn of functions that would be limited; raises `StartError`."""
+    """Try what `mail serve` would do, and warn of functions that would be limited; raises `GatewayStartError`."""
     from mailing.rules.confirmation import nobody_confirms
     from mailing.shell.trial import try_start
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shadowtree.client.snapshots.files import Origin, forget_snapshots, write_encoded
-from shadowtree.client.snapshots_of_all import Missing, Taken
+from shadowtree.client.snapshots.files import SnapshotSource, forget_snapshots, write_encoded
+from shadowtree.client.snapshots_of_all import MissingSnapshot, SnapshotsTaken
 
 if TYPE_CHECKING:
     from nameserver.config.settings import Settings
 
 
-def take_stored(configs: Sequence[Path], folder: Path, *, java: Path | None = None) -> Taken:
+def take_stored(configs: Sequence[Path], folder: Path, *, java: Path | None = None) -> SnapshotsTaken:
     """Write a snapshot of the database that each configuration names; an unreadable database is reported as missing.
 
     With `java`, the home of a Java, Spark reads the databases by JDBC. Otherwise psycopg reads them.
@@ -43,11 +43,11 @@ def take_stored(configs: Sequence[Path], folder: Path, *, java: Path | None = No
     with nullcontext(stored_snapshot) if java is None else _copies(settings, java) as chunks_of:
         for config, one in settings.items():
             try:
-                origin = Origin(None, {"config": str(config), "jdbc": java is not None})
+                origin = SnapshotSource(None, {"config": str(config), "jdbc": java is not None})
                 snapshots.append(write_encoded(chunks_of(one), folder, origin))
             except UnreadableDatabaseError as error:
-                missing.append(Missing(str(config), "", str(error)))
-    return Taken(tuple(sorted(snapshots, key=lambda one: one.server)), tuple(missing))
+                missing.append(MissingSnapshot(str(config), "", str(error)))
+    return SnapshotsTaken(tuple(sorted(snapshots, key=lambda one: one.server)), tuple(missing))
 
 
 @contextmanager

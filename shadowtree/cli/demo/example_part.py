@@ -10,14 +10,14 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExamplePart:
     """A file of arcs, and the number of its groups in each subnet."""
 
     file: Path
     groups_of_subnets: Counter[str]
 
 
-def write_part(example: Path, group: str, folder: Path) -> Part:
+def write_part(example: Path, group: str, folder: Path) -> ExamplePart:
     """Write the arcs below a group into a file of the same format."""
     below: dict[str, list[tuple[str, str]]] = {}
     for parent, child, kind in _rows(example):
@@ -33,7 +33,7 @@ def write_part(example: Path, group: str, folder: Path) -> Part:
     with file.open("w", encoding="utf-8") as out:
         for parent in sorted(groups):
             out.writelines(f"{parent}\t{child}\t{kind}\n" for child, kind in below.get(parent, ()))
-    return Part(file, Counter(name.rpartition("@")[2] for name in groups))
+    return ExamplePart(file, Counter(name.rpartition("@")[2] for name in groups))
 
 
 def _rows(example: Path) -> Iterator[list[str]]:

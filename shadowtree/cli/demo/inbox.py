@@ -25,7 +25,7 @@ WAITING_LIMIT: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenMessage:
     """A message that was accepted for some people."""
 
     sender: str
@@ -33,21 +33,21 @@ class Taken:
     data: str
 
 
-class Reader:
+class InboxReader:
     """Reader of the messages that the inboxes have recorded."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._read = 0
-        self._taken: list[Taken] = []
+        self._taken: list[TakenMessage] = []
 
-    def taken(self) -> list[Taken]:
+    def taken(self) -> list[TakenMessage]:
         """Return all messages so far."""
         with self._file.open("rb") as lines:
             lines.seek(self._read)
             whole, end, _ = lines.read().rpartition(b"\n")
         self._read += len(whole) + len(end)
-        self._taken += [Taken(**json.loads(line)) for line in whole.splitlines()]
+        self._taken += [TakenMessage(**json.loads(line)) for line in whole.splitlines()]
         return self._taken
 
 
@@ -58,17 +58,17 @@ class Inbox(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def __init__(self, file: Path, seconds: float) -> None:
-        super().__init__(("127.0.0.1", 0), _Session)
+        super().__init__(("127.0.0.1", 0), _InboxSession)
         self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._seconds = itertools.cycle(share * seconds for share in (0.5, 1.0, 1.5, 2.0))
 
-    def take(self, message: Taken) -> None:
+    def take(self, message: TakenMessage) -> None:
         """Record a message."""
         time.sleep(next(self._seconds))
         os.write(self._file, json.dumps(asdict(message)).encode() + b"\n")
 
 
-class _Session(socketserver.StreamRequestHandler):
+class _InboxSession(socketserver.StreamRequestHandler):
     """One connection."""
 
     server: Inbox
@@ -96,7 +96,7 @@ class _Session(socketserver.StreamRequestHandler):
                     people.append(path)
                 case "DATA":
                     self._say("354 go on")
-                    self.server.take(Taken(sender, people, self._data()))
+                    self.server.take(TakenMessage(sender, people, self._data()))
                 case "QUIT":
                     self._say("221 bye")
                     return

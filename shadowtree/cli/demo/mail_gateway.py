@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from shadowtree.cli.demo.inbox import Reader, Taken
+from shadowtree.cli.demo.inbox import InboxReader, TakenMessage
 from shadowtree.cli.demo.letters import MAIL_SERVER
 from shadowtree.cli.demo.processes import DemoProcess
 from shadowtree.cli.support.free_ports import unused_ports
@@ -49,7 +49,7 @@ fanout = "shares"
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class OrganisationPart:
     """State of the share of one organisation, as the gateway reports it."""
 
     server: str
@@ -60,7 +60,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedMail:
     """State of a message, as the gateway reports it."""
 
     id: str
@@ -69,7 +69,7 @@ class Queued:
     done: int
     bounced: int
     why: str
-    shares: tuple[Share, ...] = ()
+    shares: tuple[OrganisationPart, ...] = ()
 
 
 class MailGateway:
@@ -85,7 +85,7 @@ class MailGateway:
         folder.mkdir()
         self.folder = folder
         letters = folder / "inbox.jsonl"
-        self._letters = Reader(letters)
+        self._letters = InboxReader(letters)
         seconds = SECONDS_OF_A_TRANSACTION if smtp_port is None else 0.0
         self.inbox = DemoProcess.launch(folder, "inbox", ["shadowtree.cli.demo.inbox", str(letters), f"{seconds}"])
         self.inbox_port = int(self.inbox.first_line().rpartition(":")[2])
@@ -149,11 +149,11 @@ class MailGateway:
         """Return the output of `mail postfix`."""
         return self._run("postfix")
 
-    def tell(self, *arguments: str) -> list[Queued]:
+    def tell(self, *arguments: str) -> list[QueuedMail]:
         """Return the answer of the running gateway to one of its commands."""
         told: list[dict[str, Any]] = json.loads(self._run(*arguments, "--format", "json"))["messages"]
         return [
-            Queued(
+            QueuedMail(
                 each["id"],
                 each["state"],
                 each["people"],
@@ -161,7 +161,7 @@ class MailGateway:
                 each["bounced"],
                 next((share["why"] for share in each["shares"] if share["why"]), ""),
                 tuple(
-                    Share(*(share[key] for key in ("server", "state", "people", "done", "why")))
+                    OrganisationPart(*(share[key] for key in ("server", "state", "people", "done", "why")))
                     for share in each["shares"]
                 ),
             )
@@ -177,12 +177,12 @@ class MailGateway:
             raise click.ClickException(found.stderr.strip().removeprefix("shadowtree: "))
         return found.stdout
 
-    def copies(self, subject: str) -> list[Taken]:
+    def copies(self, subject: str) -> list[TakenMessage]:
         """Return the copies in the inboxes of letters with a subject."""
         pattern = re.compile(rf"^Subject: .*{re.escape(subject)}\r?$", re.M)
         return [each for each in self._letters.taken() if pattern.search(each.data.partition("\r\n\r\n")[0])]
 
-    def wait_until_done(self, id_: str) -> Queued:
+    def wait_until_done(self, id_: str) -> QueuedMail:
         """Return the state of a message once the gateway has finished it."""
         deadline = time.monotonic() + LONGEST_WAIT_S
         while (told := self.tell("queue", id_)[0]).state not in ("done", "dropped"):
@@ -203,11 +203,11 @@ class MailGateways:
         """Gateway of the organisation whose lists get the letters."""
         return self.all[0]
 
-    def copies(self, subject: str) -> list[Taken]:
+    def copies(self, subject: str) -> list[TakenMessage]:
         """Return the copies in all inboxes of letters with a subject."""
         return [copy for gateway in self.all for copy in gateway.copies(subject)]
 
-    def wait_for(self, subject: str, count: int) -> list[Taken]:
+    def wait_for(self, subject: str, count: int) -> list[TakenMessage]:
         """Return the copies of a letter once `count` people have one."""
         deadline = time.monotonic() + LONGEST_WAIT_S
         while True:

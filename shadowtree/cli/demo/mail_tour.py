@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from shadowtree.cli.demo.inbox import GONE, Taken
+from shadowtree.cli.demo.inbox import GONE, TakenMessage
 from shadowtree.cli.demo.letters import AUTHOR, MAIL_SERVER, How, letter, post
-from shadowtree.cli.demo.mail_gateway import DOMAIN, LONGEST_WAIT_S, ORGANISATIONS, PAUSE_S, MailGateways, Queued
+from shadowtree.cli.demo.mail_gateway import DOMAIN, LONGEST_WAIT_S, ORGANISATIONS, PAUSE_S, MailGateways, QueuedMail
 from shadowtree.cli.demo.screen import Screen
 from shadowtree.cli.demo.servers import DemoServers, command_of
 from shadowtree.updates import Arc
@@ -129,7 +129,7 @@ class MailTour:
         self._servers.start_again(server)
         self._count(self._gateways.wait_for(subject, IN_LOOP))
 
-    def _until_named(self, id_: str, name: str) -> Queued:
+    def _until_named(self, id_: str, name: str) -> QueuedMail:
         """Return the state of a letter once the gateway knows that the share of a server waits."""
         deadline = time.monotonic() + LONGEST_WAIT_S
         while True:
@@ -207,7 +207,7 @@ class MailTour:
             f"... it is safe on disk, after {watch}",
         )
 
-    def _until_bounced(self, id_: str) -> Queued:
+    def _until_bounced(self, id_: str) -> QueuedMail:
         deadline = time.monotonic() + LONGEST_WAIT_S
         while not (told := self._gateway.wait_until_done(id_)).bounced:
             if time.monotonic() > deadline:
@@ -215,7 +215,7 @@ class MailTour:
             time.sleep(PAUSE_S)
         return told
 
-    def _show(self, told: Queued) -> None:
+    def _show(self, told: QueuedMail) -> None:
         line = f"{told.state}: {told.done:,} of {told.people:,} people, {told.bounced} bounced"
         lines = [f"{line}: {told.why}" if told.why and len(told.shares) == 1 else line]
         for share in told.shares if len(told.shares) > 1 else ():
@@ -223,7 +223,7 @@ class MailTour:
             lines.append(f"  {share.server:<18} {share.state}: {share.done:,} of {share.people:,}{why}")
         self._screen.answer(*lines)
 
-    def _count(self, copies: Sequence[Taken]) -> None:
+    def _count(self, copies: Sequence[TakenMessage]) -> None:
         times = Counter(_people_of(copies).values())
         told = [f"{times[1]:,} people got it once"]
         told += [f"{count:,} got it {number} times" for number, count in sorted(times.items()) if number > 1]
@@ -242,17 +242,17 @@ def _people() -> Iterator[Arc]:
     yield Arc(OWNERS, OWNER, "process")
 
 
-def _people_of(copies: Sequence[Taken]) -> Counter[str]:
+def _people_of(copies: Sequence[TakenMessage]) -> Counter[str]:
     """Return the number of copies that each person got."""
     return Counter(person for copy in copies for person in copy.people)
 
 
-def _fields(copy: Taken, *names: str) -> list[str]:
+def _fields(copy: TakenMessage, *names: str) -> list[str]:
     lines = copy.data.partition("\r\n\r\n")[0].splitlines()
     return [line for name in names for line in lines if line.startswith(f"{name}: ")]
 
 
-def _id_of(copy: Taken) -> str:
+def _id_of(copy: TakenMessage) -> str:
     """Return the gateway's id of the letter, from its trace field."""
     (trace,) = _fields(copy, "Shadowtree-Trace")
     return trace.split()[1].rstrip(";")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from shadowtree.cli.support.waiting import Waiting
+from shadowtree.cli.support.waiting import WaitNotice
 
 if TYPE_CHECKING:
     from shadowtree.client.synchronous.client import Client
@@ -58,7 +58,7 @@ class Session:
         from shadowtree.errors import InvalidRequest
 
         try:
-            return Client(self.server, timeout=self.timeout, patience=PATIENCE_S, on_wait=Waiting())
+            return Client(self.server, timeout=self.timeout, patience=PATIENCE_S, on_wait=WaitNotice())
         except InvalidRequest as error:
             raise click.BadParameter(error.message, param_hint="--server") from None
 

@@ -13,7 +13,7 @@ TOLD_AFTER_S: Final = 1.0
 """Delay of the notice. A server that was just started mostly takes less."""
 
 
-class Waiting:
+class WaitNotice:
     """Callback of the client's retries. Prints the reason once, on standard error."""
 
     def __init__(self) -> None:

@@ -661,11 +661,11 @@ class Client:
         was called for every server. `progress` is called with the number of rows so far. Needs the extra ``audit``.
         """
         from shadowtree.client.files.formats import checked_path
-        from shadowtree.client.snapshots.files import Origin, write_tables
+        from shadowtree.client.snapshots.files import SnapshotSource, write_tables
         from shadowtree.client.snapshots.tables import SnapshotCollector
 
         place = Path(checked_path(folder))
-        origin = Origin(self.address, {"cut": cut is not None, "timeout": timeout})
+        origin = SnapshotSource(self.address, {"cut": cut is not None, "timeout": timeout})
         collector = SnapshotCollector()
         async with aclosing(self._snapshot(cut, timeout)) as chunks:
             async for chunk in chunks:

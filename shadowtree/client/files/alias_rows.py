@@ -36,7 +36,7 @@ _NOT_ADDRESSES: Final = {
 
 
 @dataclass(slots=True)
-class _Entry:
+class _AliasEntry:
     """The lines of one entry as one text."""
 
     lines: list[int] = field(default_factory=list)
@@ -57,7 +57,7 @@ class _Entry:
         return self.lines[bisect_right(self.starts, offset) - 1]
 
 
-class _Row(NamedTuple):
+class _AliasRow(NamedTuple):
     line: int
     group: str
     target: str
@@ -85,7 +85,7 @@ class AliasTable:
             except BadRowError as error:
                 on_bad_line(row.line, str(error))
 
-    def _rows(self, entry: _Entry, on_bad_line: OnBadLine) -> Iterator[_Row]:
+    def _rows(self, entry: _AliasEntry, on_bad_line: OnBadLine) -> Iterator[_AliasRow]:
         text, first = "".join(entry.texts), entry.lines[0]
         key = _KEY[self._is_virtual].match(text)
         if key is None:
@@ -110,7 +110,7 @@ class AliasTable:
                 on_bad_line(line, f"there is no comma before {target[:40]!r}")
             else:
                 follows_target = True
-                yield _Row(line, group, _unquoted(target))
+                yield _AliasRow(line, group, _unquoted(target))
         if is_empty:
             on_bad_line(first, f"{group} has no targets")
 
@@ -128,7 +128,7 @@ class AliasTable:
             raise BadRowError(f"line {first} has {group} already")
         return group
 
-    def _add(self, row: _Row, columns: GraphColumns) -> None:
+    def _add(self, row: _AliasRow, columns: GraphColumns) -> None:
         for start, why in _NOT_ADDRESSES.items():
             if row.target.lower().startswith(start):
                 raise BadRowError(f"{row.target[:40]!r}: {why}")
@@ -156,12 +156,12 @@ class AliasTable:
         return f"{text}@{self._domain}"
 
 
-def _entries(blocks: Iterable[LineBlock], on_bad_line: OnBadLine) -> Iterator[_Entry]:
+def _entries(blocks: Iterable[LineBlock], on_bad_line: OnBadLine) -> Iterator[_AliasEntry]:
     """Yield the entries.
 
     A bad line that was left out may have begun an entry: lines that continue it must not go to the entry before.
     """
-    entry: _Entry | None = None
+    entry: _AliasEntry | None = None
     expected = 1
     for block in blocks:
         if block.first != expected and entry is not None:
@@ -174,7 +174,7 @@ def _entries(blocks: Iterable[LineBlock], on_bad_line: OnBadLine) -> Iterator[_E
             if not line[0].isspace():
                 if entry is not None:
                     yield entry
-                entry = _Entry()
+                entry = _AliasEntry()
             elif entry is None:
                 on_bad_line(number, "the line begins with white space, and there is no entry that it continues")
                 continue

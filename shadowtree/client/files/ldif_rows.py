@@ -44,7 +44,7 @@ class _Record:
         return found[0].text if found else None
 
 
-class _Entry(NamedTuple):
+class _LdifEntry(NamedTuple):
     record: _Record
     dn: Dn
 
@@ -62,8 +62,8 @@ class _Entry(NamedTuple):
 
 def add_ldif(blocks: Iterable[LineBlock], columns: GraphColumns, on_bad_line: OnBadLine) -> None:
     """Add the arcs of all groups. A member may be an entry further down, so all entries are read first."""
-    entries: dict[DnKey, _Entry] = {}
-    by_uid: dict[str, _Entry] = {}
+    entries: dict[DnKey, _LdifEntry] = {}
+    by_uid: dict[str, _LdifEntry] = {}
     for record in _records(blocks, on_bad_line):
         entry = _entry(record, on_bad_line)
         if entry is not None:
@@ -79,7 +79,7 @@ def add_ldif(blocks: Iterable[LineBlock], columns: GraphColumns, on_bad_line: On
             _add_group(entry, entries, by_uid, lines, columns, on_bad_line)
 
 
-def _entry(record: _Record, on_bad_line: OnBadLine) -> _Entry | None:
+def _entry(record: _Record, on_bad_line: OnBadLine) -> _LdifEntry | None:
     if "dn" not in record.values:
         if not record.values.keys() <= _RESULT:
             on_bad_line(record.line, "there is no dn: before these fields")
@@ -88,16 +88,16 @@ def _entry(record: _Record, on_bad_line: OnBadLine) -> _Entry | None:
         on_bad_line(record.line, "this is a record of a change; an export of entries is wanted")
         return None
     try:
-        return _Entry(record, read_dn(record.values["dn"][0].text))
+        return _LdifEntry(record, read_dn(record.values["dn"][0].text))
     except BadRowError as error:
         on_bad_line(record.line, str(error))
         return None
 
 
 def _add_group(
-    entry: _Entry,
-    entries: dict[DnKey, _Entry],
-    by_uid: dict[str, _Entry],
+    entry: _LdifEntry,
+    entries: dict[DnKey, _LdifEntry],
+    by_uid: dict[str, _LdifEntry],
     lines: dict[str, int],
     columns: GraphColumns,
     on_bad_line: OnBadLine,

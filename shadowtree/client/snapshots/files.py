@@ -23,7 +23,7 @@ ROWS_OF_A_GROUP = 250_000
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SnapshotSource:
     """The source of a snapshot, for its manifest."""
 
     address: Address | None = None
@@ -36,7 +36,7 @@ def write_snapshot(
     chunks: Iterable[admin_pb2.SnapshotChunk],
     folder: Path,
     *,
-    origin: Origin | None = None,
+    origin: SnapshotSource | None = None,
     on_caught_up: Callable[[], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Snapshot:
@@ -54,12 +54,12 @@ def write_snapshot(
     return write_tables(collector.finish(), folder, origin)
 
 
-def write_encoded(chunks: Iterable[bytes], folder: Path, origin: Origin) -> Snapshot:
+def write_encoded(chunks: Iterable[bytes], folder: Path, origin: SnapshotSource) -> Snapshot:
     """Write a snapshot from serialized chunks; see `write_snapshot`."""
     return write_snapshot(map(admin_pb2.SnapshotChunk.FromString, chunks), folder, origin=origin)
 
 
-def write_tables(found: SnapshotTables, folder: Path, origin: Origin | None = None) -> Snapshot:
+def write_tables(found: SnapshotTables, folder: Path, origin: SnapshotSource | None = None) -> Snapshot:
     """Write the tables of one server into its folder, inside `folder`."""
     place = folder / _folder_name(found.manifest["server"])
     place.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def write_tables(found: SnapshotTables, folder: Path, origin: Origin | None = No
     for name, table in found.tables.items():
         pq.write_table(table, place / f"{name}.parquet", compression="zstd", row_group_size=ROWS_OF_A_GROUP)
         rows[name] = table.num_rows
-    source = origin or Origin()
+    source = origin or SnapshotSource()
     manifest = {
         **found.manifest,
         "taken_at": found.taken_at.isoformat(timespec="milliseconds"),

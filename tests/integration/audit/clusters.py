@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from spark_graph_jobs.snapshot.synthetic import Arc
+from spark_graph_jobs.snapshot.synthetic import SyntheticArc
 
 OWNERS = {"a.x": "a", "b.x": "b", "c.x": "c"}
 
@@ -23,7 +23,7 @@ def random_cluster(tag, random):
         child = random.choice(groups if is_group else processes)
         if child != parent:
             cost, version = random.choice([1, 1, 1, 2]), random.choice([1, 1, 1, 3, 2])
-            arcs[parent, child] = Arc(parent, child, is_group, cost, version)
+            arcs[parent, child] = SyntheticArc(parent, child, is_group, cost, version)
     return list(arcs.values())
 
 
@@ -92,6 +92,6 @@ def whole_cluster(tag):
         "y@b -> z@c, z@c -> x@a, y@b -> x@a, left@a -> m@a, top@a -> m@a"
     )
     processes = "y@b -> p@b, z@c -> p@b, z@c -> guest@people.example"
-    arcs = [Arc(*cluster.arc(text).split(" -> ")) for text in groups.split(", ")]
-    arcs += [Arc(*cluster.arc(text).split(" -> "), is_group=False) for text in processes.split(", ")]
-    return [*arcs, Arc(cluster.name("top@a"), cluster.name("z@c"), version=2)]
+    arcs = [SyntheticArc(*cluster.arc(text).split(" -> ")) for text in groups.split(", ")]
+    arcs += [SyntheticArc(*cluster.arc(text).split(" -> "), is_group=False) for text in processes.split(", ")]
+    return [*arcs, SyntheticArc(cluster.name("top@a"), cluster.name("z@c"), version=2)]

@@ -12,7 +12,7 @@ import pytest
 from spark_graph_jobs.finding import READ_COMMANDS
 from spark_graph_jobs.run import find_damaged
 from spark_graph_jobs.snapshot.discovery import read_collection
-from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
+from spark_graph_jobs.snapshot.synthetic import SyntheticArc, snapshots_of, write
 from tests.integration.audit.clusters import OWNERS, Cluster, whole_cluster
 from tests.integration.audit.faults import FAULTS
 
@@ -54,7 +54,9 @@ def test_it_writes_what_it_found_and_says_so_by_its_status(audit_here, tmp_path)
 
 
 def test_it_says_what_it_could_not_judge_beside_what_it_found(audit_here, tmp_path):
-    snapshots = snapshots_of([*whole_cluster("f001"), Arc("up@b.x", "low@b.x"), Arc("low@b.x", "beside@c.x")], OWNERS)
+    snapshots = snapshots_of(
+        [*whole_cluster("f001"), SyntheticArc("up@b.x", "low@b.x"), SyntheticArc("low@b.x", "beside@c.x")], OWNERS
+    )
     FAULTS["another_writer"].plant(Cluster("f001", snapshots))
     write(snapshots, tmp_path / "snapshots")
     (tmp_path / "snapshots" / "b" / "nodes.parquet").unlink()

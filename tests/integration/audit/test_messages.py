@@ -13,7 +13,7 @@ from spark_graph_jobs.compare.violations import collect_troubles
 from spark_graph_jobs.finding import Severity
 from spark_graph_jobs.snapshot.discovery import read_collection
 from spark_graph_jobs.snapshot.schema import MESSAGE_TABLES
-from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
+from spark_graph_jobs.snapshot.synthetic import SyntheticArc, snapshots_of, write
 from spark_graph_jobs.snapshot.tables import load
 from tests.integration.audit.clusters import OWNERS
 
@@ -41,8 +41,12 @@ class World:
     def __init__(self, faults=()):
         self.names = ["sound", *faults]
         processes = ("ann@a.x", "bob@b.x", "bill@b.x", "cat@c.x")
-        arcs = [Arc(group, process, is_group=False) for group in map(self.group, self.names) for process in processes]
-        arcs += [Arc("few@a.x", "bill@b.x", is_group=False)]
+        arcs = [
+            SyntheticArc(group, process, is_group=False)
+            for group in map(self.group, self.names)
+            for process in processes
+        ]
+        arcs += [SyntheticArc("few@a.x", "bill@b.x", is_group=False)]
         self.snapshots = snapshots_of(arcs, OWNERS)
         self.rows = {server: one.rows for server, one in self.snapshots.items()}
         for server, rows in self.rows.items():

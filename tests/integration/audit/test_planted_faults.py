@@ -31,7 +31,7 @@ from spark_graph_jobs.results import Verdict
 from spark_graph_jobs.run import Inquiry, run
 from spark_graph_jobs.snapshot.discovery import read_collection
 from spark_graph_jobs.snapshot.schema import DELIVERIES, DELIVERIES_SCHEMA
-from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
+from spark_graph_jobs.snapshot.synthetic import SyntheticArc, snapshots_of, write
 from tests.integration.audit.clusters import OWNERS, Cluster, random_clusters, whole_cluster
 from tests.integration.audit.faults import FAULTS
 
@@ -98,7 +98,7 @@ def planted(beside=()):
     """
     tags = [CLEAN, *TAGS.values()]
     arcs = [*beside, *(arc for tag in tags for arc in whole_cluster(tag))]
-    arcs += [Arc(*Cluster(tag, {}).arc(text).split(" -> ")) for tag in tags for text in OF_B]
+    arcs += [SyntheticArc(*Cluster(tag, {}).arc(text).split(" -> ")) for tag in tags for text in OF_B]
     groups = [Cluster(tag, {}).name("lonely@a") for tag in tags]
     snapshots = snapshots_of(arcs, OWNERS, groups=groups)
     for name, tag in TAGS.items():

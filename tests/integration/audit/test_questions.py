@@ -28,7 +28,7 @@ from spark_graph_jobs.questions import (
 from spark_graph_jobs.questions.asking import Wishes, ask_all
 from spark_graph_jobs.questions.whole import whole
 from spark_graph_jobs.snapshot.discovery import read_collection
-from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
+from spark_graph_jobs.snapshot.synthetic import SyntheticArc, snapshots_of, write
 from spark_graph_jobs.snapshot.tables import load
 
 DOMAINS = [f"d{number}.example" for number in range(6)]
@@ -45,7 +45,7 @@ def drawn_by_chance():
     back = {(dst, src) for src, dst in chance.sample(sorted(down), 5)}
     arcs = {(groups[src], groups[dst]): True for src, dst in sorted(down | back)}
     arcs |= {(chance.choice(groups), chance.choice(processes)): False for _ in range(90)}
-    return [Arc(parent, child, is_group) for (parent, child), is_group in sorted(arcs.items())]
+    return [SyntheticArc(parent, child, is_group) for (parent, child), is_group in sorted(arcs.items())]
 
 
 def domain(name):
@@ -209,8 +209,8 @@ def test_diamonds(answers, model):
 def test_more_walks_than_the_limit_are_not_searched_for_diamonds(spark, tmp_path):
     tops, leaves = [f"t{n}@d0.example" for n in range(20)], [f"l{n}@d2.example" for n in range(50)]
     arcs = [
-        *(Arc(top, "hub@d1.example", True) for top in tops),
-        *(Arc("hub@d1.example", leaf, False) for leaf in leaves),
+        *(SyntheticArc(top, "hub@d1.example", True) for top in tops),
+        *(SyntheticArc("hub@d1.example", leaf, False) for leaf in leaves),
     ]
     write(snapshots_of(arcs, OWNERS), tmp_path / "now")
     with load(spark, read_collection(tmp_path / "now"), tmp_path / "work") as tables:

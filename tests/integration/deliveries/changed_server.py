@@ -4,7 +4,7 @@ from msgspec import structs
 
 from delivery.arrival.arrivals import Arrivals
 from delivery.origin import backlogs
-from delivery.spreading.parcel_pipeline import Spreading
+from delivery.spreading.parcel_pipeline import ParcelPipeline
 from delivery.wire.posts import Confirm
 
 SILENT, SMALL, GHOSTS = "silent", "small", "ghosts"
@@ -23,10 +23,10 @@ def change_server(kind):
         confirm, ghosts = Arrivals._confirm, tuple(f"ghost{number}.x" for number in range(10_000))
         Arrivals._confirm = lambda *some, **more: structs.replace(confirm(*some, **more), onward=ghosts)
         return
-    answer = Spreading._answer_post
+    answer = ParcelPipeline._answer_post
 
     def answer_unless_confirming(self, sender, message):
         if not isinstance(message, Confirm):
             answer(self, sender, message)
 
-    Spreading._answer_post = answer_unless_confirming
+    ParcelPipeline._answer_post = answer_unless_confirming

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from mailing.rules.framing import NetstringReader, PolicyReader, netstring
 from mailing.rules.lists import Lists, ListSettings
-from mailing.shell.conversations import Listener
+from mailing.shell.conversations import PortListener
 from mailing.shell.log import Repeated
 from mailing.shell.lookups import Lookups
 from mailing.shell.metrics import serve_metrics
@@ -31,8 +31,8 @@ class Gateway:
         repeated = Repeated()
         self.names = Names(client, subnets)
         self.lookups_of_maps = Lookups(self.names, lists)
-        self.maps = Listener("maps", NetstringReader, self.lookups_of_maps.answer, repeated)
-        self.policy = Listener("policy", PolicyReader, Posting(self.names, lists).answer, repeated)
+        self.maps = PortListener("maps", NetstringReader, self.lookups_of_maps.answer, repeated)
+        self.policy = PortListener("policy", PolicyReader, Posting(self.names, lists).answer, repeated)
 
     async def lookup(self, name, key):
         """Ask over a connection of its own; the status and the text of the reply."""

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from mailing.rules.framing import NetstringReader
 from mailing.rules.message import key_of, read_content
 from mailing.shell.control import Request, ask
-from mailing.shell.conversations import Listener
+from mailing.shell.conversations import PortListener
 from mailing.shell.distributing import Distributing
 from mailing.shell.log import Repeated
 from mailing.shell.lookup_counts import LookupCounts
@@ -107,7 +107,7 @@ async def running_gateway(client, settings, lists, *, gracefully=True):
     distributing = Distributing(settings, names, lists, Repeated())
     lookups = Lookups(names, lists)
     lookups.suppression = distributing
-    maps = Listener("maps", NetstringReader, lookups.answer, Repeated())
+    maps = PortListener("maps", NetstringReader, lookups.answer, Repeated())
     running = None
     try:
         port = await distributing.listen()

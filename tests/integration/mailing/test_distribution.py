@@ -11,7 +11,7 @@ import pytest_asyncio
 from mailing.config.settings import DistributionSettings
 from mailing.rules.lists import Lists, ListSettings
 from mailing.shell.control import ControlError, Request, ask
-from mailing.shell.distributing import StartError
+from mailing.shell.distributing import GatewayStartError
 from mailing.spool.store import Spool
 from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers
@@ -455,13 +455,15 @@ async def test_a_second_gateway_and_a_damaged_spool_are_refused(servers, setting
     sink.is_gone = True
     async with running(servers, settings) as gate:
         await gate.send("ann@x.example", "news", data=message("kept"))
-        with pytest.raises(StartError, match="another mail gateway"):
+        with pytest.raises(GatewayStartError, match="another mail gateway"):
             async with running(servers, settings):
                 pass
     with sqlite3.connect(tmp_path / "mail.db") as connection:
         connection.execute("UPDATE mail_messages SET encoded = replace(encoded, 'ann', 'eve')")
     connection.close()
-    with pytest.raises(StartError, match=r"in the table mail_messages, the row with id '[0-9a-f]{32}' is not what was"):
+    with pytest.raises(
+        GatewayStartError, match=r"in the table mail_messages, the row with id '[0-9a-f]{32}' is not what was"
+    ):
         async with running(servers, settings):
             pass
 
@@ -527,7 +529,7 @@ async def test_the_database_of_a_name_server_is_refused(servers, settings, tmp_p
         connection.execute("CREATE TABLE nodes (node INTEGER)")
     connection.close()
     before = (tmp_path / "mail.db").read_bytes()
-    with pytest.raises(StartError, match="it holds tables of another program"):
+    with pytest.raises(GatewayStartError, match="it holds tables of another program"):
         async with running(servers, settings):
             pass
     assert (tmp_path / "mail.db").read_bytes() == before
@@ -558,7 +560,7 @@ async def test_a_socket_whose_path_is_too_long_is_reached_from_its_folder(server
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
     far = dataclasses.replace(settings, control=folder / "mail.sock")
-    with pytest.raises(StartError, match="AF_UNIX path too long"):
+    with pytest.raises(GatewayStartError, match="AF_UNIX path too long"):
         async with running(servers, far):
             pass
     with pytest.raises(ControlError, match="AF_UNIX path too long"):
@@ -571,7 +573,7 @@ async def test_a_socket_whose_path_is_too_long_is_reached_from_its_folder(server
 async def test_commands_of_two_gateways_go_to_the_first_of_one_path(servers, settings, tmp_path):
     other = dataclasses.replace(settings, database=f"sqlite:///{tmp_path / 'other.db'}")
     async with running(servers, settings) as first:
-        with pytest.raises(StartError, match="another mail gateway takes its commands there"):
+        with pytest.raises(GatewayStartError, match="another mail gateway takes its commands there"):
             async with running(servers, other):
                 pass
         assert await first.ask("queue") == ()

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from mailing.config.settings import DistributionSettings
 from mailing.rules.letters import LETTERS_TO_ONE
-from mailing.rules.lists import Join as JoinRule
+from mailing.rules.lists import JoinPolicy as JoinRule
 from mailing.rules.lists import Lists, ListSettings
 from shadowtree.errors import GroupNotFound
 from shadowtree.updates import Join

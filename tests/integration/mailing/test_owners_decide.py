@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from mailing.config.settings import DistributionSettings
-from mailing.rules.lists import Join as JoinRule
+from mailing.rules.lists import JoinPolicy as JoinRule
 from mailing.rules.lists import Lists, ListSettings
 from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers

@@ -13,7 +13,7 @@ from mailing.config.settings import ArcSettings, DistributionSettings
 from mailing.rules.lists import Lists, ListSettings
 from mailing.rules.message import key_of, read_content
 from mailing.rules.shares import CONTENT_BYTES_LIMIT, FORMAT, HEADER, PATTERN, SUBSCRIPTION, Share, SharedList, encoded
-from mailing.rules.spooled import Origin, State
+from mailing.rules.spooled import ListOrigin, MailState
 from mailing.shell import arc_seals
 from mailing.shell.control import ControlError
 from shadowtree.aio import Client
@@ -266,11 +266,11 @@ async def test_the_queue_has_a_share_for_each_server(three):
     await until_all_have(three, *EVERYBODY, subject="queue")
     await three["ubc"].gate.until_done()
     (told,) = await three["ubc"].told(three["ubc"].id_of(data))
-    assert (told.state, told.people, told.done) == (State.DONE, len(EVERYBODY), len(EVERYBODY))
+    assert (told.state, told.people, told.done) == (MailState.DONE, len(EVERYBODY), len(EVERYBODY))
     assert [(each.server, each.state) for each in told.shares] == [
-        ("lists.ubc.example", State.DONE),
-        ("sfu.example", State.DONE),
-        ("uvic.example", State.DONE),
+        ("lists.ubc.example", MailState.DONE),
+        ("sfu.example", MailState.DONE),
+        ("uvic.example", MailState.DONE),
     ]
     assert sum(each.people for each in told.shares) == sum(each.done for each in told.shares) == len(EVERYBODY)
 
@@ -305,7 +305,7 @@ async def test_each_gateway_with_a_key_seals_what_it_passes_on(three, monkeypatc
 
 async def test_what_is_no_share_or_one_of_an_own_list_that_was_not_sent_is_refused_and_nobody_is_reached(three):
     def share(group, subnets, data):
-        origin = Origin("lists.evil.example", "ab; cd")
+        origin = ListOrigin("lists.evil.example", "ab; cd")
         shared = SharedList(group, group.replace("@", "@lists."), (), False, False, origin)
         return encoded(Share(key_of(read_content(data)), "s@x.example", "", "", False, (), subnets, (shared,), data))
 
@@ -335,7 +335,7 @@ async def test_no_share_that_another_client_sends_lets_a_held_message_go_or_tell
     try:
         await ubc.gate.send("ann@x.example", "all", data=data)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while (held := (await ubc.told(ubc.id_of(data)))[0]).state is not State.HELD:
+            while (held := (await ubc.told(ubc.id_of(data)))[0]).state is not MailState.HELD:
                 await asyncio.sleep(0.02)
     finally:
         ubc.use(SHARES)
@@ -345,7 +345,7 @@ async def test_no_share_that_another_client_sends_lets_a_held_message_go_or_tell
     assert known.encode() in ubc.copy_for("dan@ubc.example", "known").data
 
     def share(group, id_, data, **changes):
-        origin = Origin("lists.evil.example", "ab; cd")
+        origin = ListOrigin("lists.evil.example", "ab; cd")
         shared = SharedList(group, group.replace("@", "@lists."), (), False, False, origin)
         made = Share(id_, "s@x.example", "", "", False, (), (group.rpartition("@")[2],), (shared,), data)
         return encoded(replace(made, **changes))
@@ -359,7 +359,7 @@ async def test_no_share_that_another_client_sends_lets_a_held_message_go_or_tell
         await names.send(group, payload, headers={HEADER: FORMAT}, wait="settled")
     # A forged share of another organisation's list is that letter, and no other.
     await until_some_have(three, *NATIVE["ubc"], *NATIVE["uvic"], subject="forgery")
-    assert [each.state for each in await ubc.told(held.id)] == [State.HELD]
+    assert [each.state for each in await ubc.told(held.id)] == [MailState.HELD]
     await ubc.gate.ask("reject", held.id)
     assert not have(three, "held")["ubc"]
 
@@ -387,8 +387,8 @@ async def test_a_server_that_is_away_gets_its_share_when_it_is_back_and_the_queu
     await until_some_have(three, *NATIVE["ubc"], subject="away")
     async with asyncio.timeout(PATIENCE_SECONDS):
         while [(each.server, each.state) for each in (await three["ubc"].told(id_))[0].shares if each.why] != [
-            ("lists.ubc.example", State.WAITING),
-            ("sfu.example", State.WAITING),
+            ("lists.ubc.example", MailState.WAITING),
+            ("sfu.example", MailState.WAITING),
         ]:
             await asyncio.sleep(0.05)
     servers.start_again(1)
@@ -412,7 +412,7 @@ async def test_a_server_that_is_dropped_is_waited_for_no_longer_and_still_gets_w
             await asyncio.sleep(0.05)
     (ended,) = await three["ubc"].told(id_)
     states = {each.server: each.state for each in ended.shares}
-    assert (ended.state, states["sfu.example"]) == (State.DONE, State.DROPPED)
+    assert (ended.state, states["sfu.example"]) == (MailState.DONE, MailState.DROPPED)
     servers.start_again(1)
     await until_all_have(three, *EVERYBODY, subject="dropped")
 

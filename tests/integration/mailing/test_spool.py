@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, insert, text
 
 from mailing.rules.events import Forget, ForgetDigest, ForgetFailing, Keep, Save, Spooled
 from mailing.rules.failures import Digest, Failing
-from mailing.rules.spooled import Chunk, Destination, Message, Standing, State
+from mailing.rules.spooled import Chunk, Destination, MailMessage, MailState, Standing
 from mailing.spool import batch
 from mailing.spool.store import SpoolError, SpoolLostError, open_spool
 from mailing.spool.tables import CONTENTS, MESSAGES
@@ -20,7 +20,7 @@ from storage.urls import parse_database_url
 
 ID, OTHER = "a" * 32, "b" * 32
 DESTINATION = Destination("all@ubc.example", '"a b"@lists.ubc.example', True, Standing.HELD, "why", True)
-MESSAGE = Message(ID, "ann@x.example", 5, (DESTINATION,), ("bob@x.example",), 2, "missing", "r1")
+MESSAGE = MailMessage(ID, "ann@x.example", 5, (DESTINATION,), ("bob@x.example",), 2, "missing", "r1")
 CHUNKS = (
     Chunk(ID, 0, 0, ("jürgen@x.example", "b@x.example", "c@x.example"), (0,), {1: "550 no"}, 3, "450 later", True),
     Chunk(ID, 1, 0, ("d@x.example",), (0,)),
@@ -54,14 +54,14 @@ def change(url, statement):
 
 
 def test_what_was_committed_is_found_again(spool, url):
-    spool.commit([Save(MESSAGE, CHUNKS, b"content\0\xff"), Save(Message(OTHER, "", 6, ()), (), b"other")])
+    spool.commit([Save(MESSAGE, CHUNKS, b"content\0\xff"), Save(MailMessage(OTHER, "", 6, ()), (), b"other")])
     again = reopened(spool, url)
     try:
         assert again.secret == spool.secret
         found = again.find()
         assert sorted(found.unfinished, key=lambda each: each.message.id) == [
             Spooled(MESSAGE, CHUNKS),
-            Spooled(Message(OTHER, "", 6, ()), ()),
+            Spooled(MailMessage(OTHER, "", 6, ()), ()),
         ]
         assert found.finished == ()
         assert again.load(ID) == Spooled(MESSAGE, CHUNKS)
@@ -73,7 +73,7 @@ def test_what_was_committed_is_found_again(spool, url):
 
 def test_what_is_final_has_no_content_and_what_is_forgotten_is_gone(spool):
     spool.commit([Save(MESSAGE, CHUNKS, b"content")])
-    final = Message(ID, "ann@x.example", 5, (DESTINATION,), state=State.DONE, ended=7, people=4)
+    final = MailMessage(ID, "ann@x.example", 5, (DESTINATION,), state=MailState.DONE, ended=7, people=4)
     spool.commit([Save(final, (Chunk(ID, 1, 0, ("d@x.example",), ()),))])
     found = spool.find()
     assert (found.unfinished, found.finished) == ((), (final,))
@@ -154,7 +154,7 @@ def test_messages_of_the_layout_before_are_read_as_they_are_and_a_newer_one_is_r
 
 def test_of_several_changes_in_one_commit_the_last_ones_hold(spool):
     """Whatever their order: a row is written, deleted and written again, as if each had a commit of its own."""
-    final = replace(MESSAGE, state=State.DONE, ended=9)
+    final = replace(MESSAGE, state=MailState.DONE, ended=9)
     later = replace(CHUNKS[0], waiting=())
     spool.commit([Save(MESSAGE, CHUNKS, b"first"), Save(replace(MESSAGE, attempts=3), (later,))])
     assert spool.load(ID) == Spooled(replace(MESSAGE, attempts=3), (later, CHUNKS[1]))
@@ -164,7 +164,7 @@ def test_of_several_changes_in_one_commit_the_last_ones_hold(spool):
     assert (spool.load(ID), spool.content(ID)) == (Spooled(MESSAGE, (later, CHUNKS[1])), b"again")
     assert spool.find().failing == (FAILING,)
     spool.commit(
-        [Forget(ID), Save(MESSAGE, CHUNKS[:1], b"anew"), Save(Message(OTHER, "", 6, ()), (), b"o"), Forget(OTHER)]
+        [Forget(ID), Save(MESSAGE, CHUNKS[:1], b"anew"), Save(MailMessage(OTHER, "", 6, ()), (), b"o"), Forget(OTHER)]
     )
     assert (spool.load(ID), spool.content(ID)) == (Spooled(MESSAGE, CHUNKS[:1]), b"anew")
     spool.commit([Save(MESSAGE, CHUNKS, b"once more"), Forget(ID)])
@@ -285,7 +285,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     subprocess.run([sys.executable, "-c", program], check=False)
     spool = open_spool(url)
     try:
-        assert spool.find().unfinished == (Spooled(Message(ID, "", 1, ()), ()),)
+        assert spool.find().unfinished == (Spooled(MailMessage(ID, "", 1, ()), ()),)
         assert spool.content(ID) == b"content"
     finally:
         spool.close()

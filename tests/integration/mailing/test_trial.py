@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from mailing.config.settings import SettingsError, load_settings
-from mailing.shell.distributing import StartError
+from mailing.shell.distributing import GatewayStartError
 from mailing.shell.gateway import run
 from mailing.shell.trial import try_start
 from mailing.spool.store import open_spool
@@ -46,9 +46,9 @@ def settings(tmp_path):
 
 def refused(settings):
     """Return the message of the check. A start must have given the same one."""
-    with pytest.raises(StartError) as told:
+    with pytest.raises(GatewayStartError) as told:
         try_start(settings)
-    with pytest.raises(StartError) as started:
+    with pytest.raises(GatewayStartError) as started:
         run(settings, lambda: settings)
     assert str(started.value) == str(told.value)
     return str(told.value)

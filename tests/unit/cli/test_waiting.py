@@ -24,7 +24,7 @@ def clock(monkeypatch):
 
 
 def test_a_person_is_told_once_and_not_before_a_second_is_over(clock, capsys):
-    wait = waiting.Waiting()
+    wait = waiting.WaitNotice()
     said = []
     for clock[0] in (100.0, 100.9, 101.1, 105.0):
         wait(REFUSED)
@@ -34,7 +34,7 @@ def test_a_person_is_told_once_and_not_before_a_second_is_over(clock, capsys):
 
 def test_a_script_is_told_nothing_but_the_outcome(clock, capsys, monkeypatch):
     monkeypatch.setattr(waiting, "is_watched", lambda: False)
-    wait = waiting.Waiting()
+    wait = waiting.WaitNotice()
     clock[0] = 105.0
     wait(REFUSED)
     assert capsys.readouterr().err == ""

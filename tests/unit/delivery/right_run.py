@@ -12,14 +12,14 @@ from random import Random
 from delivery.model.words import Position, target_set
 from namegraph import NodeId, ServerId
 from simulation.history.recorded import (
-    Accepted,
     Acknowledged,
     GapTold,
-    Handed,
     Happening,
-    MailboxClosed,
-    MailboxOpened,
-    Membership,
+    MailboxBegins,
+    MailboxEnds,
+    MembershipChanged,
+    MessageAccepted,
+    MessageHanded,
     Restarted,
     SettledAt,
     StreamBegan,
@@ -63,7 +63,7 @@ class RightRun:
         self.logs: dict[ServerId, list[Entry]] = {server: [] for server in SERVERS}
         self.cut = dict.fromkeys(SERVERS, 0)
         self.lanes = {(origin, server): [] for origin in SERVERS for server in SERVERS}
-        self.accepted: dict[str, Accepted] = {}
+        self.accepted: dict[str, MessageAccepted] = {}
         self.missing: dict[str, set[ServerId]] = {}
         """The servers that have not logged each message that is not settled."""
         self.mailboxes: dict[NodeId, int] = {}
@@ -75,7 +75,7 @@ class RightRun:
             for group in GROUPS:
                 if self.random.random() < 0.7:
                     self.below.add((process, group))
-                self.note(Membership, server, process, target_set([group]), (process, group) in self.below)
+                self.note(MembershipChanged, server, process, target_set([group]), (process, group) in self.below)
         for process in PROCESSES:
             self.open_or_close(process)
 
@@ -117,7 +117,16 @@ class RightRun:
         expires_at = self.at + self.random.randrange(2, 60) if self.random.random() < 0.2 else None
         payload = self.random.randbytes(2)
         self.note(
-            Accepted, message_id, origin, sequence, serial, target_set([group]), payload, sender, number, expires_at
+            MessageAccepted,
+            message_id,
+            origin,
+            sequence,
+            serial,
+            target_set([group]),
+            payload,
+            sender,
+            number,
+            expires_at,
         )
         self.accepted[message_id] = self.happenings[-1]
         self.missing[message_id] = set(SERVERS)
@@ -149,7 +158,7 @@ class RightRun:
     def change_membership(self):
         process, group = self.random.choice(list(PROCESSES)), self.random.choice(list(GROUPS))
         self.below ^= {(process, group)}
-        self.note(Membership, PROCESSES[process], process, target_set([group]), (process, group) in self.below)
+        self.note(MembershipChanged, PROCESSES[process], process, target_set([group]), (process, group) in self.below)
         for message_id in self.missing:
             if self.accepted[message_id].targets[0].name == group:
                 self.owed[message_id] = {each for each in self.owed[message_id] if each.process != process}
@@ -159,12 +168,12 @@ class RightRun:
         server = PROCESSES[process]
         if process not in self.mailboxes:
             self.mailboxes[process] = self.number("mailbox")
-            self.note(MailboxOpened, server, process, self.mailboxes[process])
+            self.note(MailboxBegins, server, process, self.mailboxes[process])
         elif self.random.random() < 0.2:
             for subscription in [each for each in self.readers if each.process == process]:
                 self.stop(subscription)
                 del self.readers[subscription]
-            self.note(MailboxClosed, server, process, self.mailboxes.pop(process))
+            self.note(MailboxEnds, server, process, self.mailboxes.pop(process))
             for subscriptions in self.owed.values():
                 subscriptions -= {each for each in subscriptions if each.process == process}
 
@@ -233,7 +242,7 @@ class RightRun:
             if self.mailboxes[subscription.process] in entry.audience and not is_expired:
                 position = Position(reader.through, 0)
                 facts = position, entry.message_id, accepted.payload, entry.is_late
-                self.note(Handed, subscription, reader.stream, *facts)
+                self.note(MessageHanded, subscription, reader.stream, *facts)
                 return True
         return False
 

@@ -13,7 +13,7 @@ from delivery.model.events import (
     Settled,
     Subscribe,
 )
-from delivery.model.words import Message, Quality, target_set
+from delivery.model.words import MessageContent, Quality, target_set
 from delivery.server import Server
 from delivery.volatile.datagrams import PeerDatagram, Shown
 from delivery.volatile.in_memory import SHARE_SECONDS_LIMIT
@@ -207,7 +207,7 @@ class Servers:
     def new_send(self, *targets, payload=b"hello", excluding=(), sender="", **more):
         """Return a command to send a message to groups."""
         names, less = [NodeId(name) for name in targets], [NodeId(name) for name in excluding]
-        message = Message(payload, sender=sender)
+        message = MessageContent(payload, sender=sender)
         return Send(self.ticket(), target_set(names, less), message, **({"wants_settled": True} | more))
 
     def close_parcels(self, server):

@@ -6,17 +6,17 @@ from delivery.model.words import Position, target_set
 from namegraph import NodeId, ServerId
 from simulation.history.properties import Violation, check
 from simulation.history.recorded import (
-    Accepted,
     Acknowledged,
     DeadLettered,
     GapTold,
-    Handed,
     Happening,
     History,
     Logged,
-    MailboxClosed,
-    MailboxOpened,
-    Membership,
+    MailboxBegins,
+    MailboxEnds,
+    MembershipChanged,
+    MessageAccepted,
+    MessageHanded,
     Restarted,
     SettledAt,
     Sizes,
@@ -51,7 +51,7 @@ class Story:
         return 10 * len(self.happenings)
 
     def accept(self, serial: int, **facts) -> None:
-        self(Accepted(0, f"{serial}", ORIGIN, "staff", serial, STAFF, b"%d" % serial, **facts))
+        self(MessageAccepted(0, f"{serial}", ORIGIN, "staff", serial, STAFF, b"%d" % serial, **facts))
 
     def log(self, serial: int, *, server: ServerId = HOME, is_late: bool = False) -> None:
         self(Logged(0, server, ANN, f"{serial}", (ANN,), is_late))
@@ -68,16 +68,16 @@ class Story:
             self.settle(serial)
 
     def open(self, server=HOME) -> None:
-        self(MailboxOpened(0, server, ANN, 1))
+        self(MailboxBegins(0, server, ANN, 1))
 
     def close(self, **facts: int) -> None:
-        self(MailboxClosed(0, HOME, ANN, 1, **facts))
+        self(MailboxEnds(0, HOME, ANN, 1, **facts))
 
     def join(self, server=HOME, *, is_certain: bool = True) -> None:
-        self(Membership(0, server, ANN, STAFF, is_below=True, is_certain=is_certain))
+        self(MembershipChanged(0, server, ANN, STAFF, is_below=True, is_certain=is_certain))
 
     def leave(self) -> None:
-        self(Membership(0, HOME, ANN, STAFF, is_below=False))
+        self(MembershipChanged(0, HOME, ANN, STAFF, is_below=False))
 
     def begin(self, stream: int, sought: Position | None = None, who=DESK, **facts) -> None:
         self(StreamBegan(0, who, stream, sought, **facts))
@@ -87,7 +87,7 @@ class Story:
 
     def hand(self, serial: int, stream: int = 1, entry: int | None = None, who=DESK, **facts) -> None:
         position = at(serial if entry is None else entry)
-        self(Handed(0, who, stream, position, f"{serial}", **({"payload": b"%d" % serial} | facts)))
+        self(MessageHanded(0, who, stream, position, f"{serial}", **({"payload": b"%d" % serial} | facts)))
 
     def acknowledge(self, entry: int) -> None:
         self(Acknowledged(0, DESK, at(entry)))

@@ -3,7 +3,7 @@
 import pytest
 
 from delivery.model.events import DatagramCame, DatagramSent, DeliveryRefused
-from delivery.model.words import DATAGRAM_BYTES_LIMIT, Message, target_set
+from delivery.model.words import DATAGRAM_BYTES_LIMIT, MessageContent, target_set
 from delivery.volatile import datagrams
 from delivery.wire.posts import Datagram, Onward, encode
 from namegraph import NodeId, PeerFault, Reason, ServerId
@@ -136,13 +136,13 @@ STAFF = target_set([NodeId("staff@a")])
         (b"garbage", PeerFault.UNREADABLE),
         (
             encode(
-                Datagram(1, 1, (), Message(b"")),
+                Datagram(1, 1, (), MessageContent(b"")),
             ),
             PeerFault.UNREADABLE,
         ),
-        (encode(Datagram(-1, 1, STAFF, Message(b""))), PeerFault.UNREADABLE),
-        (encode(Datagram(1, 1, STAFF, Message(b"x" * (DATAGRAM_BYTES_LIMIT + 1)))), PeerFault.UNREADABLE),
-        (encode(Datagram(1, 1, STAFF, Message(b"not c's"))), PeerFault.NOT_ITS_TARGET),
+        (encode(Datagram(-1, 1, STAFF, MessageContent(b""))), PeerFault.UNREADABLE),
+        (encode(Datagram(1, 1, STAFF, MessageContent(b"x" * (DATAGRAM_BYTES_LIMIT + 1)))), PeerFault.UNREADABLE),
+        (encode(Datagram(1, 1, STAFF, MessageContent(b"not c's"))), PeerFault.NOT_ITS_TARGET),
         (encode(Onward(1, STAFF, (ServerId("b"),) * 10_001)), PeerFault.UNREADABLE),
     ],
 )

@@ -7,7 +7,7 @@ from delivery.log.log import SEGMENT_ENTRIES
 from delivery.mailboxes import gateways
 from delivery.mailboxes.gateways import FIRST_RECIPIENT
 from delivery.mailboxes.mailboxes import GATEWAYS_LIMIT
-from delivery.mailboxes.subscription_read import Standing, read
+from delivery.mailboxes.subscription_read import EndpointPosition, read
 from delivery.model.events import Acknowledge, CloseMailbox, DeliveryRefused, OpenMailbox, Start, Subscribed
 from delivery.model.words import Position, serves
 from delivery.origin.dead_letters import LossReason
@@ -144,7 +144,7 @@ def test_what_is_for_none_of_its_recipients_moves_it_on(servers):
     servers.listen(ANN)
     begun = servers.listen("*@debian.org", at=A)
     servers.leave(STAFF, EVE)
-    standing = Standing(begun.cursor)
+    standing = EndpointPosition(begun.cursor)
     core, log = servers.servers[A].delivery, servers.disks[A].log
     for _ in range(120):
         servers.send(STAFF)

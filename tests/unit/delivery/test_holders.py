@@ -3,8 +3,8 @@
 import pytest
 
 from delivery.model.events import CloseMailbox
-from delivery.spreading.lease_table import Assignments
-from delivery.spreading.recipient_leases import Assigning
+from delivery.spreading.lease_table import LeaseTable
+from delivery.spreading.recipient_leases import RecipientLeases
 from namegraph import NodeId, PeerLost, Tick
 from tests.unit.delivery.foreigners import (
     EVE,
@@ -302,11 +302,11 @@ def is_away(servers, first):
 
 
 RULES = {
-    "whoever left somebody out before it was decided is posted it again": (Assigning, "confirmed", None),
-    "whoever has claimed somebody is posted everything": (Assigning, "servers_for", parts),
-    "what the holder has not confirmed is for the next one": (Assigning, "_give_again", leaves_meanwhile),
-    "who follows no word of this start has claimed nobody": (Assigning, "confirming", starts_again),
-    "a holder that is out of reach is none": (Assignments, "move", is_away),
+    "whoever left somebody out before it was decided is posted it again": (RecipientLeases, "confirmed", None),
+    "whoever has claimed somebody is posted everything": (RecipientLeases, "servers_for", parts),
+    "what the holder has not confirmed is for the next one": (RecipientLeases, "_give_again", leaves_meanwhile),
+    "who follows no word of this start has claimed nobody": (RecipientLeases, "confirming", starts_again),
+    "a holder that is out of reach is none": (LeaseTable, "move", is_away),
 }
 """Each with where it is in the code, and what happens to the holder of before."""
 

@@ -3,7 +3,7 @@
 import pytest
 from pyroaring import BitMap
 
-from delivery.mailboxes.mailboxes import Places
+from delivery.mailboxes.mailboxes import ReaderPlaces
 from delivery.model.events import Acknowledge, Start, StopListening, Subscribed
 from delivery.model.words import Position
 from namegraph import Reason, ServerId
@@ -125,7 +125,7 @@ def test_from_the_start_means_from_now(servers):
 
 
 def test_places_know_the_first_of_them():
-    places = Places()
+    places = ReaderPlaces()
     assert places.smallest() is None
     for entry in (5, 3, 3, 9):
         places.add(entry)

@@ -9,7 +9,7 @@ from delivery.log.segments import Writer
 from delivery.mailboxes.subscription_read import read
 from delivery.model.words import Position
 from delivery.origin.dead_letters import DeadReason, LossReason
-from delivery.origin.parcel_builder import OpenMessages
+from delivery.origin.parcel_builder import ParcelBuilder
 from namegraph import NUMBERS, DurableMap, DurableState, ServerId, Tick, packed
 from tests.unit.delivery.servers import Servers
 
@@ -202,7 +202,7 @@ def test_long_holes_take_no_room(servers):
 
 def test_messages_of_one_who_has_more_than_a_quarter_share_no_parcel_with_those_of_others():
     def drained(heavy):
-        waiting = OpenMessages()
+        waiting = ParcelBuilder()
         servers = Servers(A)
         for source in (HONEST, FLOODING, FLOODING, HONEST, HONEST):
             waiting.take(servers.new_send(STAFF, source=source), None)

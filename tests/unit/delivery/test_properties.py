@@ -12,15 +12,15 @@ from delivery.model.words import Filter, Kept, Position
 from namegraph import NodeId, ServerId
 from simulation.history.properties import check, p10_no_memory
 from simulation.history.recorded import (
-    Accepted,
     Acknowledged,
     DatagramHanded,
-    DatagramSent,
+    DatagramLetOut,
     DeadLettered,
     FoundApart,
-    Handed,
     History,
-    MailboxClosed,
+    MailboxEnds,
+    MessageAccepted,
+    MessageHanded,
     Restarted,
     SettledAt,
     Sizes,
@@ -696,7 +696,7 @@ def test_nothing_is_wrong_with_a_right_run(seed, steps):
 
 
 def hand_overs(run):
-    return [(place, each) for place, each in enumerate(run.happenings) if isinstance(each, Handed)]
+    return [(place, each) for place, each in enumerate(run.happenings) if isinstance(each, MessageHanded)]
 
 
 def with_changed(run, place, **facts):
@@ -737,7 +737,7 @@ def lose_a_message(run, random):
     return [
         each
         for each in run.happenings
-        if not (isinstance(each, Handed) and (each.message_id, each.subscription) == (message_id, subscription))
+        if not (isinstance(each, MessageHanded) and (each.message_id, each.subscription) == (message_id, subscription))
     ]
 
 
@@ -749,7 +749,7 @@ def swap_two_messages(run, random):
     for each in run.happenings:
         if isinstance(each, WentBack):
             copies[each.server] = copies.get(each.server, 0) + 1
-        if isinstance(each, Handed) and not each.is_late:
+        if isinstance(each, MessageHanded) and not each.is_late:
             accepted = run.accepted[each.message_id]
             key = (each.subscription, each.stream, accepted.sequence)
             if key in previous:
@@ -760,7 +760,7 @@ def swap_two_messages(run, random):
     swapped = {one: other, other: one}
     return [
         replace(each, message_id=swapped[each.message_id], payload=run.accepted[swapped[each.message_id]].payload)
-        if isinstance(each, Handed) and each.subscription == subscription and each.message_id in swapped
+        if isinstance(each, MessageHanded) and each.subscription == subscription and each.message_id in swapped
         else each
         for each in run.happenings
     ]
@@ -781,7 +781,7 @@ def hand_to_a_stranger(run, random):
     assume(strangers)
     place, began, message_id = random.choice(strangers)
     payload = run.accepted[message_id].payload
-    handed = Handed(began.at, began.subscription, began.stream, Position(10_000, 0), message_id, payload)
+    handed = MessageHanded(began.at, began.subscription, began.stream, Position(10_000, 0), message_id, payload)
     return [*run.happenings[: place + 1], handed, *run.happenings[place + 1 :]]
 
 
@@ -818,9 +818,9 @@ def hand_again_what_is_acknowledged(run, random):
     handed = {}
     for place, each in enumerate(run.happenings):
         match each:
-            case WentBack() | MailboxClosed():
+            case WentBack() | MailboxEnds():
                 acknowledged.clear()
-            case Handed():
+            case MessageHanded():
                 handed[each.subscription, each.position] = each
             case Acknowledged() if (each.subscription, each.through) in handed:
                 acknowledged[each.subscription] = handed[each.subscription, each.through]
@@ -854,7 +854,7 @@ def hand_after_the_deadline(run, random):
     _, handed = random.choice(hand_overs(run))
     return [
         replace(each, expires_at=handed.at - 1)
-        if isinstance(each, Accepted) and each.message_id == handed.message_id
+        if isinstance(each, MessageAccepted) and each.message_id == handed.message_id
         else each
         for each in run.happenings
     ]
@@ -918,7 +918,7 @@ class TestDatagrams:
 
     def story(self, **facts):
         story = listening()
-        story(DatagramSent(0, "tick", STAFF, b"tick", **facts))
+        story(DatagramLetOut(0, "tick", STAFF, b"tick", **facts))
         return story
 
     def hand(self, story, message_id="tick", payload=b"tick", who=DESK):
@@ -948,7 +948,7 @@ class TestDatagrams:
     def test_one_handed_to_who_is_not_below_is_found(self):
         story = listening()
         story.leave()
-        story(DatagramSent(0, "tick", STAFF, b"tick"))
+        story(DatagramLetOut(0, "tick", STAFF, b"tick"))
         self.hand(story)
         assert story.broken() == [("P2", "tick")]
 

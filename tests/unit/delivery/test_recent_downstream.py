@@ -2,7 +2,7 @@
 
 import pytest
 
-from delivery.arrival.recent_downstream import LostWays
+from delivery.arrival.recent_downstream import RecentDownstream
 from delivery.model.events import Settled
 from delivery.wire.posts import Stub, decode
 from namegraph import Lane, PeerMessage, ServerId
@@ -70,7 +70,7 @@ def test_the_same_where_the_last_arc_of_the_way_goes_and_several_parcels_wait(se
 
 
 def test_without_what_was_lost_it_is_settled_and_has_not_come(servers, monkeypatch):
-    monkeypatch.setattr(LostWays, "since", lambda _ways, _count: [])
+    monkeypatch.setattr(RecentDownstream, "since", lambda _ways, _count: [])
     answers = send_while_it_comes_to_all_but(servers, C, b"it")
     move_the_way(servers)
     let_it_come(servers)
@@ -102,7 +102,7 @@ def test_a_member_that_leaves_its_own_server_s_group_is_no_way(servers):
 
 
 def test_a_way_that_is_lost_again_is_named_again():
-    ways = LostWays()
+    ways = RecentDownstream()
     ways.note([B, C])
     told = ways.count
     assert sorted(ways.since(0)) == [B, C] and not ways.since(told)

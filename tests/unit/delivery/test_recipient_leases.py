@@ -4,10 +4,10 @@ import pytest
 from msgspec import structs
 from pyroaring import BitMap
 
-from delivery.arrival.recipient_claims import ForeignRecipients, hash_of
+from delivery.arrival.recipient_claims import RecipientClaims, hash_of
 from delivery.model.events import CloseMailbox, DropDeadLetters, ReplayDeadLetters, SetPolicy, Settled
 from delivery.model.words import Kept
-from delivery.origin.origin import Origin
+from delivery.origin.origin import MessageOrigin
 from delivery.wire.posts import Claims, Confirm, Elsewhere, NotAPostError, decode, decode_stored, encode
 from namegraph import Lane, NodeId, PeerFault, PeerMessage, Restored, Tick
 from tests.unit.delivery.foreigners import (
@@ -179,9 +179,9 @@ def test_where_a_gateway_is_closed_another_serves_at_once_though_entries_of_the_
 
 def test_servers_of_before_serve_whom_they_have(servers, monkeypatch):
     """They say nothing of it, and neither wait nor are waited for."""
-    new = Origin.close
+    new = MessageOrigin.close
     monkeypatch.setattr(
-        Origin,
+        MessageOrigin,
         "close",
         lambda origin, **view: (
             (structs.replace(parcel, assigner=0), waiting) for parcel, waiting in new(origin, **view)
@@ -267,10 +267,10 @@ def test_whoever_is_beyond_the_limit_of_claims_is_served_by_each_server(servers)
 
 def test_a_server_of_before_serves_whom_it_has_beside_newer_ones(servers, monkeypatch):
     """It claims nobody, and nobody waits for it."""
-    new = ForeignRecipients.left_out
+    new = RecipientClaims.left_out
     older = servers.servers[B].delivery.arrivals.foreign
     monkeypatch.setattr(
-        ForeignRecipients, "left_out", lambda foreign, *of: BitMap() if foreign is older else new(foreign, *of)
+        RecipientClaims, "left_out", lambda foreign, *of: BitMap() if foreign is older else new(foreign, *of)
     )
     for payload in (b"1", b"2"):
         servers.send(TOP, payload=payload)

@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 
-from delivery.model.words import Message, Quality, target_set
+from delivery.model.words import MessageContent, Quality, target_set
 from delivery.origin.origin import START_CHANCES
 from delivery.wire.posts import Parcel, encode
 from namegraph import Lane, NodeId, PeerMessage, ServerId
@@ -63,7 +63,7 @@ def come(servers, *parcels):
     """Parcels of the server a.x come to b.x, as (start, serial)."""
     for start, serial in parcels:
         lane = servers.servers[B].delivery.post
-        parcel = Parcel(7, start, serial, target_set([GROUP]), Quality.FIFO, (Message(b"hello"),))
+        parcel = Parcel(7, start, serial, target_set([GROUP]), Quality.FIFO, (MessageContent(b"hello"),))
         servers.step(B, PeerMessage(A, lane.handled_through(A) + 1, encode(parcel), Lane.POST))
 
 

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from delivery.arrival.arrivals import Arrivals
 from delivery.model.events import Accepted, CloseMailbox, ReplayDeadLetters, Settled
-from delivery.model.words import Message, Quality
+from delivery.model.words import MessageContent, Quality
 from delivery.wire.posts import Confirm, NotAPostError, Parcel, Stub, Want, decode, encode
 from namegraph import Lane, NodeId, PeerFault, PeerMessage, ServerId
 from tests.simulation.clauses import without
@@ -151,7 +151,7 @@ def test_who_is_posted_what_a_stub_was_answered_for_while_servers_were_parted_lo
         post(Stub(1, 0, 2, targets, 1, 1))
     servers.open(CY)
     for number in range(3):
-        post(Parcel(1, 0, 2, targets, Quality.FIFO, (Message(b"second"),), round=number))
+        post(Parcel(1, 0, 2, targets, Quality.FIFO, (MessageContent(b"second"),), round=number))
         assert servers.log_of(CY) == [b"second"]
 
 

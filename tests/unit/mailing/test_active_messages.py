@@ -4,14 +4,14 @@ from mailing.rules.active_messages import chunks_of
 from mailing.rules.events import Spooled
 from mailing.rules.in_progress import InProgress
 from mailing.rules.lookups import deliverable
-from mailing.rules.spooled import Destination, Message
+from mailing.rules.spooled import Destination, MailMessage
 
 LISTS = tuple(Destination(group, group, True) for group in ("a@l.example", "b@l.example"))
 
 
 def test_names_that_differ_in_case_alone_are_one_mailbox():
     in_progress = InProgress(())
-    work = in_progress.open(Spooled(Message("m", "", 1, LISTS), ()))
+    work = in_progress.open(Spooled(MailMessage("m", "", 1, LISTS), ()))
     people = [("eve@x.example", 1), ("Eve@x.example", 0), ("ann@x.example", 0), ("Ann@x.example", 0)]
     first, *others = chunks_of(work, people, "r")
     assert (first.destination, first.people, others) == (0, ("Ann@x.example", "Eve@x.example"), [])

@@ -4,7 +4,7 @@ import pytest
 
 from mailing.rules.address_kinds import Ambiguous, CommandPlace, ListPlace, OwnersPlace, Word, place_of, split_command
 from mailing.rules.index import GroupIndex
-from mailing.rules.lists import Join, Lists, ListSettings, Unsubscribe, beside, target_of, without
+from mailing.rules.lists import JoinPolicy, Lists, ListSettings, Unsubscribe, beside, target_of, without
 
 LISTS = Lists(
     {"lists.ubc.example": "ubc.example"},
@@ -133,13 +133,13 @@ def test_a_default_opens_no_group_whose_members_have_a_say():
     says = ListSettings(post="writers@ubc.example", owners="chairs@ubc.example", excluding=("guests@ubc.example",))
     own = {"board@ubc.example": says, "shut@ubc.example": ListSettings(), "chairs@ubc.example": ListSettings()}
     names = ("all", "writers", "chairs", "guests", "all+owners", "board", "shut")
-    for rule in (Join.OPEN, Join.ASK):
+    for rule in (JoinPolicy.OPEN, JoinPolicy.ASK):
         lists = Lists(LISTS.subnets, ListSettings(join=rule), own)
         rules = {name: lists.join_rule(f"{name}@ubc.example") for name in names}
-        assert rules == {**dict.fromkeys(names, Join.CLOSED), "all": rule}
-    own = Lists(LISTS.subnets, ListSettings(), {"all+owners@ubc.example": ListSettings(join=Join.OPEN)})
-    assert own.join_rule("all+owners@ubc.example") is Join.OPEN
-    assert own.join_rule("all@ubc.example") is Join.CLOSED
+        assert rules == {**dict.fromkeys(names, JoinPolicy.CLOSED), "all": rule}
+    own = Lists(LISTS.subnets, ListSettings(), {"all+owners@ubc.example": ListSettings(join=JoinPolicy.OPEN)})
+    assert own.join_rule("all+owners@ubc.example") is JoinPolicy.OPEN
+    assert own.join_rule("all@ubc.example") is JoinPolicy.CLOSED
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mailing.rules.arc import SigningKey
 from mailing.rules.list_headers import Copies, ListPlaces
 from mailing.rules.message import read_content
-from mailing.rules.spooled import Destination, Message, Origin
+from mailing.rules.spooled import Destination, ListOrigin, MailMessage
 from mailing.shell import arc_seals
 from mailing.shell.arc_seals import body_hash
 from mailing.shell.sealing import BROKEN, FAILED, SEALED, SEALS, UNCHECKED, VERIFIED_BYTES_LIMIT, Sealing
@@ -34,7 +34,7 @@ LETTER = (
 )
 LIST = Destination("all@ubc.example", "all@lists.ubc.example", True)
 LAB = Destination("lab@ubc.example", "lab@lists.ubc.example", True)
-FOREIGN = replace(LIST, origin=Origin("lists.sfu.example", "a", here="all@lists.ubc.example"))
+FOREIGN = replace(LIST, origin=ListOrigin("lists.sfu.example", "a", here="all@lists.ubc.example"))
 PLACES = ListPlaces(owners="all-owner@lists.ubc.example", leave="all-leave@lists.ubc.example")
 KEYS = {domain: SigningKeyFiles(domain) for domain in ("ubc.example", "sfu.example", "z.example")}
 
@@ -59,14 +59,14 @@ class Gateway:
         self._loop = asyncio.new_event_loop()
 
     def copies(self, data, destination=LIST, **more):
-        message = Message("a" * 32, "ann@x.example", 1_790_000_000, (destination,), **more)
+        message = MailMessage("a" * 32, "ann@x.example", 1_790_000_000, (destination,), **more)
         read = read_content(data)
         copies = Copies(message, destination, read, secret=b"s", host="lists.ubc.example", places=PLACES)
         copies.seal = self._loop.run_until_complete(self.sealing.of_copies(message, copies, data, read))
         return copies
 
     def shared(self, data):
-        message = Message("a" * 32, "ann@x.example", 1_790_000_000, (LIST,))
+        message = MailMessage("a" * 32, "ann@x.example", 1_790_000_000, (LIST,))
         return self._loop.run_until_complete(self.sealing.of_share(message, data)) + data
 
     def close(self):

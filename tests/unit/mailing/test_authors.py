@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailing.rules.authors import author_of, shown, subject_of
-from mailing.rules.intake import Reply, judged
+from mailing.rules.intake import RecipientReply, judged
 from mailing.rules.list_headers import Copies, ListPlaces
 from mailing.rules.lists import ListSettings
 from mailing.rules.message import read_content
-from mailing.rules.posting import Permitted, Refused, Uncertain, Unconfirmed, poster_of
-from mailing.rules.spooled import Destination, Message, Standing
+from mailing.rules.posting import Permitted, Refused, Uncertain, UnconfirmedAuthor, poster_of
+from mailing.rules.spooled import Destination, MailMessage, Standing
 
 MX = "mx.ubc.example"
 FROM = "From: Ann Lee <Ann@x.example>"
@@ -211,13 +211,13 @@ def test_what_an_author_may_send_goes():
 
 
 def test_what_nobody_confirms_is_held_and_told_to_owners_where_there_are_some():
-    found = destined(Unconfirmed("forged"), FROM)
+    found = destined(UnconfirmedAuthor("forged"), FROM)
     assert (found.standing, found.why, found.is_to_note) == (Standing.HELD, "forged", True)
-    assert not destined(Unconfirmed("forged"), FROM, destination=Destination(ALL, "all@l", True)).is_to_note
+    assert not destined(UnconfirmedAuthor("forged"), FROM, destination=Destination(ALL, "all@l", True)).is_to_note
 
 
 def test_who_may_not_post_is_refused_where_a_bounce_comes_to_the_author_alone():
-    assert destined(Refused("no"), PASS, FROM, sender="ANN@x.example") == Reply("550 5.7.1", "no")
+    assert destined(Refused("no"), PASS, FROM, sender="ANN@x.example") == RecipientReply("550 5.7.1", "no")
     assert destined(Refused("no"), PASS, FROM, sender="bounces@x.example").standing is Standing.DROPPED
     assert destined(Refused("no"), PASS, FROM, sender="bounces@x.example").is_to_note
     assert destined(Refused("no"), FROM).standing is Standing.HELD
@@ -225,14 +225,14 @@ def test_who_may_not_post_is_refused_where_a_bounce_comes_to_the_author_alone():
 
 
 def test_what_cannot_be_told_now_is_tried_again():
-    assert destined(Uncertain("away"), PASS, FROM) == Reply("451 4.3.0", "away")
+    assert destined(Uncertain("away"), PASS, FROM) == RecipientReply("451 4.3.0", "away")
 
 
 @pytest.mark.parametrize("post", ["members", "staff@ubc.example"])
 def test_members_are_known_by_a_confirmed_from(post):
     settings = ListSettings(post=post)
     assert poster_of(settings, author(PASS, FROM), "x@y.example") == "Ann@x.example"
-    assert isinstance(poster_of(settings, author(FROM), "ann@x.example"), Unconfirmed)
+    assert isinstance(poster_of(settings, author(FROM), "ann@x.example"), UnconfirmedAuthor)
     trusting = ListSettings(post=post, is_authenticated=False)
     assert poster_of(trusting, author(FROM), "ann@x.example") == "ann@x.example"
 
@@ -245,7 +245,7 @@ def test_where_it_does_not_matter_who_writes_nobody_has_to_be_confirmed(post):
 def copied(*fields, address="all@lists.ubc.example"):
     destination = Destination(ALL, address, True, rewrites_from=True)
     read = content("Message-ID: <1@x>", *fields)
-    message = Message("a" * 32, "ann@x.example", 1_000, (destination,))
+    message = MailMessage("a" * 32, "ann@x.example", 1_000, (destination,))
     copy = Copies(message, destination, read, secret=b"s", host="h", places=ListPlaces()).of()
     return read_content(copy)
 

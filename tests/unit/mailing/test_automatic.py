@@ -4,7 +4,7 @@ import pytest
 
 from mailing.rules.authors import Author
 from mailing.rules.automatic import is_automatic, seems_automatic
-from mailing.rules.intake import Reply, looked_at_twice
+from mailing.rules.intake import RecipientReply, looked_at_twice
 from mailing.rules.message import read_content
 from mailing.rules.spooled import Destination, Standing
 
@@ -115,7 +115,7 @@ def test_answers_of_vacation_and_procmail_are_known_though_their_subject_is_that
 def test_who_wrote_an_automatic_subject_is_told_and_else_owners_decide():
     ann = Author("ann@x.example", "Ann")
     told = looked_at_twice(LIST, ann, "prvs=4211fe3a7d=Ann@x.example")
-    assert isinstance(told, Reply)
+    assert isinstance(told, RecipientReply)
     assert (told.code, "another subject" in told.text) == ("550 5.7.1", True)
     for author, sender in ((ann, "other@x.example"), (Author("ann@x.example", "Ann", "no"), "ann@x.example")):
         held = looked_at_twice(LIST, author, sender)

@@ -14,12 +14,12 @@ from mailing.rules.authors import Author
 from mailing.rules.commands import (
     MESSAGE_SECONDS,
     TOKEN_SECONDS,
-    Asked,
     Command,
+    CommandRequest,
     Deed,
-    Membership,
+    ListPath,
+    ListStanding,
     Question,
-    Way,
     confirmed_wish,
     deed_for,
     ends_of,
@@ -44,7 +44,7 @@ from mailing.rules.letters import (
     ways_of,
     written,
 )
-from mailing.rules.lists import Join
+from mailing.rules.lists import JoinPolicy
 from mailing.rules.message import read_content
 from mailing.rules.spooled import Wish
 
@@ -67,42 +67,42 @@ def content(*fields, body=""):
 @pytest.mark.parametrize(
     ("word", "subject", "body", "question"),
     [
-        (Word.LEAVE, "join", "", Question(Asked.LEAVE)),
-        (Word.JOIN, "", "leave", Question(Asked.JOIN)),
-        (Word.CONFIRM, "", "", Question(Asked.CONFIRM, TOKEN)),
-        (Word.REQUEST, "", "", Question(Asked.HELP)),
-        (Word.REQUEST, "Why", "", Question(Asked.WHY)),
-        (Word.REQUEST, "Re: RE: why", "leave", Question(Asked.WHY)),
-        (Word.REQUEST, "please", "Hello,\r\n  LEAVE \r\nwhy", Question(Asked.LEAVE)),
-        (Word.REQUEST, "", "x\r\n" * 60 + "why", Question(Asked.HELP)),
-        (Word.REQUEST, "why not", "why is that so", Question(Asked.HELP)),
-        (Word.REQUEST, f"Re: confirm {TOKEN}", "", Question(Asked.CONFIRM, TOKEN)),
-        (Word.REQUEST, "confirm", "", Question(Asked.HELP)),
-        (Word.APPROVE, "reject", "", Question(Asked.APPROVE, TOKEN)),
-        (Word.REJECT, "", "approve", Question(Asked.REJECT, TOKEN)),
-        (Word.REQUEST, f"approve {TOKEN}", "", Question(Asked.APPROVE, TOKEN)),
-        (Word.REQUEST, "", f"> approve {TOKEN}\r\nReject {TOKEN}", Question(Asked.REJECT, TOKEN)),
-        (Word.REQUEST, "approve", "reject", Question(Asked.HELP)),
-        (Word.REQUEST, "request", "", Question(Asked.HELP)),
-        (Word.REQUEST, "=?utf-8?B?d2h5?=", "", Question(Asked.WHY)),
-        (Word.REQUEST, "AW: =?utf-8?Q?unsubscribe?=", "", Question(Asked.LEAVE)),
-        (Word.REQUEST, "Réf : subscribe", "", Question(Asked.JOIN)),
-        (Word.REQUEST, "Unsubscribe.", "", Question(Asked.LEAVE)),
-        (Word.REQUEST, "please remove me from this list", "", Question(Asked.LEAVE)),
-        (Word.REQUEST, "", "unsubscribe all", Question(Asked.LEAVE)),
-        (Word.REQUEST, "", "Unsubscribe ALL@lists.ubc.example", Question(Asked.LEAVE)),
-        (Word.REQUEST, "", "unsubscribe lab@lists.ubc.example", Question(Asked.HELP)),
-        (Word.REQUEST, "", "unsubscribe eve@x.example", Question(Asked.HELP)),
-        (Word.REQUEST, "[all] Re: unsubscribe", "", Question(Asked.LEAVE)),
-        (Word.REQUEST, "", "Please unsubscribe me from this list. Thanks, Ann", Question(Asked.LEAVE)),
-        (Word.REQUEST, "", "Remove me from all@lists.ubc.example, please.", Question(Asked.LEAVE)),
-        (Word.REQUEST, "", "I would like to opt out", Question(Asked.LEAVE)),
-        (Word.REQUEST, "", "take me off the mailing list!", Question(Asked.LEAVE)),
-        (Word.REQUEST, "take", "take care", Question(Asked.HELP)),
-        (Word.REQUEST, "", "remove me from lab@lists.ubc.example", Question(Asked.HELP)),
-        (Word.REQUEST, "", "I would like to leave early today", Question(Asked.HELP)),
-        (Word.REQUEST, "how do I stop this", "", Question(Asked.HELP)),
-        (Word.REQUEST, "", "> unsubscribe\r\n-- \r\nunsubscribe", Question(Asked.HELP)),
+        (Word.LEAVE, "join", "", Question(CommandRequest.LEAVE)),
+        (Word.JOIN, "", "leave", Question(CommandRequest.JOIN)),
+        (Word.CONFIRM, "", "", Question(CommandRequest.CONFIRM, TOKEN)),
+        (Word.REQUEST, "", "", Question(CommandRequest.HELP)),
+        (Word.REQUEST, "Why", "", Question(CommandRequest.WHY)),
+        (Word.REQUEST, "Re: RE: why", "leave", Question(CommandRequest.WHY)),
+        (Word.REQUEST, "please", "Hello,\r\n  LEAVE \r\nwhy", Question(CommandRequest.LEAVE)),
+        (Word.REQUEST, "", "x\r\n" * 60 + "why", Question(CommandRequest.HELP)),
+        (Word.REQUEST, "why not", "why is that so", Question(CommandRequest.HELP)),
+        (Word.REQUEST, f"Re: confirm {TOKEN}", "", Question(CommandRequest.CONFIRM, TOKEN)),
+        (Word.REQUEST, "confirm", "", Question(CommandRequest.HELP)),
+        (Word.APPROVE, "reject", "", Question(CommandRequest.APPROVE, TOKEN)),
+        (Word.REJECT, "", "approve", Question(CommandRequest.REJECT, TOKEN)),
+        (Word.REQUEST, f"approve {TOKEN}", "", Question(CommandRequest.APPROVE, TOKEN)),
+        (Word.REQUEST, "", f"> approve {TOKEN}\r\nReject {TOKEN}", Question(CommandRequest.REJECT, TOKEN)),
+        (Word.REQUEST, "approve", "reject", Question(CommandRequest.HELP)),
+        (Word.REQUEST, "request", "", Question(CommandRequest.HELP)),
+        (Word.REQUEST, "=?utf-8?B?d2h5?=", "", Question(CommandRequest.WHY)),
+        (Word.REQUEST, "AW: =?utf-8?Q?unsubscribe?=", "", Question(CommandRequest.LEAVE)),
+        (Word.REQUEST, "Réf : subscribe", "", Question(CommandRequest.JOIN)),
+        (Word.REQUEST, "Unsubscribe.", "", Question(CommandRequest.LEAVE)),
+        (Word.REQUEST, "please remove me from this list", "", Question(CommandRequest.LEAVE)),
+        (Word.REQUEST, "", "unsubscribe all", Question(CommandRequest.LEAVE)),
+        (Word.REQUEST, "", "Unsubscribe ALL@lists.ubc.example", Question(CommandRequest.LEAVE)),
+        (Word.REQUEST, "", "unsubscribe lab@lists.ubc.example", Question(CommandRequest.HELP)),
+        (Word.REQUEST, "", "unsubscribe eve@x.example", Question(CommandRequest.HELP)),
+        (Word.REQUEST, "[all] Re: unsubscribe", "", Question(CommandRequest.LEAVE)),
+        (Word.REQUEST, "", "Please unsubscribe me from this list. Thanks, Ann", Question(CommandRequest.LEAVE)),
+        (Word.REQUEST, "", "Remove me from all@lists.ubc.example, please.", Question(CommandRequest.LEAVE)),
+        (Word.REQUEST, "", "I would like to opt out", Question(CommandRequest.LEAVE)),
+        (Word.REQUEST, "", "take me off the mailing list!", Question(CommandRequest.LEAVE)),
+        (Word.REQUEST, "take", "take care", Question(CommandRequest.HELP)),
+        (Word.REQUEST, "", "remove me from lab@lists.ubc.example", Question(CommandRequest.HELP)),
+        (Word.REQUEST, "", "I would like to leave early today", Question(CommandRequest.HELP)),
+        (Word.REQUEST, "how do I stop this", "", Question(CommandRequest.HELP)),
+        (Word.REQUEST, "", "> unsubscribe\r\n-- \r\nunsubscribe", Question(CommandRequest.HELP)),
     ],
 )
 def test_what_is_asked_for_is_told_by_the_address_or_else_by_the_words(word, subject, body, question):
@@ -164,18 +164,18 @@ def test_whatever_stands_for_a_date_or_a_recipient_is_read(text):
 @pytest.mark.parametrize(
     ("is_join", "rule", "membership", "deed"),
     [
-        (False, Join.OPEN, Membership(ANN, False), Deed.IS_NO_MEMBER),
-        (False, Join.ASK, Membership(ANN, True), Deed.MUTE),
-        (False, Join.OPEN, Membership(ANN, True, is_only_direct=True), Deed.LEAVE),
-        (False, Join.OPEN, Membership(ANN, True, is_muted=True), Deed.IS_MUTED),
-        (True, Join.CLOSED, Membership(ANN, False), Deed.IS_CLOSED),
-        (True, Join.CLOSED, Membership(ANN, True), Deed.IS_MEMBER),
-        (True, Join.CLOSED, Membership(ANN, True, is_muted=True), Deed.UNMUTE),
-        (True, Join.OPEN, Membership(ANN, False), Deed.JOIN),
-        (True, Join.OPEN, Membership(ANN, True, is_muted=True), Deed.JOIN),
-        (True, Join.ASK, Membership(ANN, False), Deed.ASK),
-        (True, Join.ASK, Membership(ANN, True), Deed.IS_MEMBER),
-        (True, Join.ASK, Membership(ANN, True, is_muted=True), Deed.UNMUTE),
+        (False, JoinPolicy.OPEN, ListStanding(ANN, False), Deed.IS_NO_MEMBER),
+        (False, JoinPolicy.ASK, ListStanding(ANN, True), Deed.MUTE),
+        (False, JoinPolicy.OPEN, ListStanding(ANN, True, is_only_direct=True), Deed.LEAVE),
+        (False, JoinPolicy.OPEN, ListStanding(ANN, True, is_muted=True), Deed.IS_MUTED),
+        (True, JoinPolicy.CLOSED, ListStanding(ANN, False), Deed.IS_CLOSED),
+        (True, JoinPolicy.CLOSED, ListStanding(ANN, True), Deed.IS_MEMBER),
+        (True, JoinPolicy.CLOSED, ListStanding(ANN, True, is_muted=True), Deed.UNMUTE),
+        (True, JoinPolicy.OPEN, ListStanding(ANN, False), Deed.JOIN),
+        (True, JoinPolicy.OPEN, ListStanding(ANN, True, is_muted=True), Deed.JOIN),
+        (True, JoinPolicy.ASK, ListStanding(ANN, False), Deed.ASK),
+        (True, JoinPolicy.ASK, ListStanding(ANN, True), Deed.IS_MEMBER),
+        (True, JoinPolicy.ASK, ListStanding(ANN, True, is_muted=True), Deed.UNMUTE),
     ],
 )
 def test_what_a_wish_comes_to(is_join, rule, membership, deed):
@@ -265,7 +265,7 @@ def test_where_the_address_to_confirm_would_be_too_long_the_subject_is_enough():
     letter = read(confirmation_of(about, WISH, TOKEN), about=about)
     assert letter["Reply-To"] is None
     subject = content(f"Subject: Re: {letter['Subject']}")
-    assert question_of(command(Word.REQUEST), subject) == Question(Asked.CONFIRM, TOKEN)
+    assert question_of(command(Word.REQUEST), subject) == Question(CommandRequest.CONFIRM, TOKEN)
 
 
 def test_every_outcome_is_told():
@@ -277,18 +277,18 @@ def test_every_outcome_is_told():
 
 
 def test_help_says_where_to_write():
-    text = "\n".join(help_about(command(), Join.OPEN, has_owners=True).lines)
+    text = "\n".join(help_about(command(), JoinPolicy.OPEN, has_owners=True).lines)
     for ending in ("leave", "join", "request", "owner"):
         assert f"all-{ending}@lists.ubc.example" in text
     assert "to join it" in text
-    assert "to ask its owners whether" in "\n".join(help_about(command(), Join.ASK, has_owners=True).lines)
-    text = "\n".join(help_about(command(), Join.CLOSED, has_owners=False).lines)
+    assert "to ask its owners whether" in "\n".join(help_about(command(), JoinPolicy.ASK, has_owners=True).lines)
+    text = "\n".join(help_about(command(), JoinPolicy.CLOSED, has_owners=False).lines)
     assert "to join it" not in text
     assert "-owner@" not in text
 
 
 def test_the_ways_are_told_with_what_leaving_each_would_end():
-    ways = [Way((ALL, "lab@sfu.example", ANN), ("announce@sfu.example", ALL)), Way((ALL, ANN), ())]
+    ways = [ListPath((ALL, "lab@sfu.example", ANN), ("announce@sfu.example", ALL)), ListPath((ALL, ANN), ())]
     lines = ways_of(command(), ANN, ways, is_muted=False).lines
     assert lines[0] == f"{ANN} is in all@lists.ubc.example by 2 ways:"
     assert "all@ubc.example -> lab@sfu.example -> ann@x.example" in lines
@@ -297,11 +297,11 @@ def test_the_ways_are_told_with_what_leaving_each_would_end():
     assert lines[-1].endswith("all-leave@lists.ubc.example")
     assert "all the same" in ways_of(command(), ANN, ways, is_muted=True).lines[-1]
     assert ways_of(command(), ANN, (), is_muted=False).lines == [f"{ANN} is not in all@lists.ubc.example."]
-    many = [Way((ALL, f"g{at}@x", ANN), tuple(f"h{at}@x" for at in range(GROUPS_TOLD + 5))) for at in range(99)]
+    many = [ListPath((ALL, f"g{at}@x", ANN), tuple(f"h{at}@x" for at in range(GROUPS_TOLD + 5))) for at in range(99)]
     text = "\n".join(ways_of(command(), ANN, many, is_muted=False).lines)
     assert f"and {99 - WAYS_TOLD} more" in text
     assert "and 5 more" in text
-    unknown = ways_of(command(), ANN, [Way((ALL, ANN), (), is_told=False)], is_muted=False)
+    unknown = ways_of(command(), ANN, [ListPath((ALL, ANN), (), is_told=False)], is_muted=False)
     assert "is not told" in unknown.lines[3]
 
 

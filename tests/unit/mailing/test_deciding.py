@@ -12,24 +12,24 @@ from mailing.rules.distribution import Distribution
 from mailing.rules.events import (
     Admit,
     Admitted,
-    Answer,
     Approved,
     Dropped,
     Handed,
     HandOver,
     NotAdmitted,
+    NoteWritten,
     Now,
     Rejected,
     Retried,
     Save,
     Spooled,
+    TellSafe,
     Ticked,
-    Written,
 )
 from mailing.rules.joining import REQUEST_SECONDS, request_of
 from mailing.rules.letters import decision_of
 from mailing.rules.queue import queued
-from mailing.rules.spooled import Destination, Message, Standing, State
+from mailing.rules.spooled import Destination, MailMessage, MailState, Standing
 
 ALL, NEWS, ANN = "all@ubc.example", "news@ubc.example", "ann@x.example"
 SECRET = b"s" * 32
@@ -43,7 +43,7 @@ def place(standing=Standing.HELD, group=ALL, asked=NOW):
 
 
 def message(*places):
-    return Message("1" * 32, ANN, NOW, places)
+    return MailMessage("1" * 32, ANN, NOW, places)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ class Gateway:
         return effects
 
     def begin(self):
-        effects = self.tell(Written(self.request, ANN, b"", 3))
-        assert effects == [Save(self.request, (), b""), Answer(3)]
+        effects = self.tell(NoteWritten(self.request, ANN, b"", 3))
+        assert effects == [Save(self.request, (), b""), TellSafe(3)]
         return self
 
     def begin_again(self):
@@ -130,7 +130,7 @@ class Gateway:
 
     def hand_over(self):
         self.tell(Handed(self.id, 0))
-        assert self.message.state is State.DONE
+        assert self.message.state is MailState.DONE
 
 
 def test_who_is_accepted_joins_and_then_is_told_so():
@@ -140,7 +140,7 @@ def test_who_is_accepted_joins_and_then_is_told_so():
     assert isinstance(saved, Save) and admit == Admit(gate.message)
     assert gate.tell(Rejected(gate.id, ALL)) == [], "it was decided"
     assert gate.tell(NotAdmitted(gate.id, "away")) and gate.tell(Ticked()) == []
-    shown = queued(Spooled(gate.message, ()), State.WAITING, host="x")
+    shown = queued(Spooled(gate.message, ()), MailState.WAITING, host="x")
     assert (shown.author, shown.lists, shown.shares[0].why) == (ANN, (ALL,), "away")
     assert gate.tell(Retried(gate.id)) == [Admit(gate.message)]
     assert gate.tell(NotAdmitted(gate.id, "away"))
@@ -175,7 +175,7 @@ def test_who_is_not_accepted_is_told_so_and_does_not_join(events, says, why):
 
 def test_a_request_about_which_nobody_decides_ends():
     gate = Gateway("").begin()
-    shown = queued(Spooled(gate.message, ()), State.HELD, host="x")
+    shown = queued(Spooled(gate.message, ()), MailState.HELD, host="x")
     assert (shown.author, shown.shares[0].why) == (ANN, "ann@x.example asks to join")
     assert gate.core.requests(ALL) == [gate.message] and gate.core.requests(NEWS) == []
     assert gate.tell(Ticked(), NOW + REQUEST_SECONDS) == []
@@ -189,12 +189,12 @@ def test_a_request_about_which_nobody_decides_ends():
 def test_a_request_that_is_dropped_ends_and_nobody_is_told():
     gate = Gateway("").begin()
     gate.tell(Dropped(gate.id))
-    assert (gate.message.state, gate.chunks) == (State.DROPPED, {})
+    assert (gate.message.state, gate.chunks) == (MailState.DROPPED, {})
     gate = Gateway("").begin()
     gate.tell(Approved(gate.id))
     gate.tell(Dropped(gate.id))
     gate.tell(Admitted(gate.id))
-    assert (gate.message.state, gate.chunks) == (State.DROPPED, {})
+    assert (gate.message.state, gate.chunks) == (MailState.DROPPED, {})
 
 
 def test_whoever_asks_again_on_the_same_day_has_asked_before():

@@ -5,9 +5,20 @@ from dataclasses import replace
 import pytest
 
 from mailing.rules.distribution import Distribution
-from mailing.rules.events import Accepted, Dropped, NotResolved, Now, Post, Posted, Resolve, Resolved, Save, Ticked
+from mailing.rules.events import (
+    Dropped,
+    MessageTaken,
+    NotResolved,
+    Now,
+    Resolve,
+    Resolved,
+    Save,
+    SendShares,
+    SharesSent,
+    Ticked,
+)
 from mailing.rules.queue import queued
-from mailing.rules.spooled import Destination, OtherShare, State
+from mailing.rules.spooled import Destination, MailState, OtherShare
 
 ANN = "ann@x.example"
 PLACE = Destination("all@ubc.example", "all@lists.ubc.example", True)
@@ -19,7 +30,7 @@ class Course:
 
     def __init__(self, place):
         self.core, self.letters = Distribution((), (), secret=b""), []
-        self.tell(Accepted("m", ANN, (place,), b"content", (), 1, answerable=ANN))
+        self.tell(MessageTaken("m", ANN, (place,), b"content", (), 1, answerable=ANN))
 
     def tell(self, event):
         effects = self.core.step(event, NOW)
@@ -31,7 +42,7 @@ class Course:
 
     def told(self):
         """Return the statements of `mail queue` about other servers' shares."""
-        found = queued(self.core.spooled("m"), State.WAITING, host="here")
+        found = queued(self.core.spooled("m"), MailState.WAITING, host="here")
         return {each.server: (each.state, each.why) for each in found.shares[1:]}
 
 
@@ -71,16 +82,16 @@ def test_who_comes_back_meanwhile_is_reached():
 def test_a_share_is_dropped_and_the_others_are_waited_for():
     course = Course(replace(PLACE, goes_by_shares=True))
     others = (OtherShare("a.example", 0, 2), OtherShare("sfu.example", 0, 5))
-    assert isinstance(course.tell(Resolved("m", (0,), (), "r", shares=others))[-1], Post)
-    course.tell(Posted("m", (0,), False, ("a.example", "sfu.example")))
+    assert isinstance(course.tell(Resolved("m", (0,), (), "r", shares=others))[-1], SendShares)
+    course.tell(SharesSent("m", (0,), False, ("a.example", "sfu.example")))
     assert course.waits_for() == ("a.example", "sfu.example")
-    assert isinstance(course.tell(Dropped("m", "sfu.example"))[-1], Post)
-    course.tell(Posted("m", (0,), False, ("a.example", "sfu.example")))
+    assert isinstance(course.tell(Dropped("m", "sfu.example"))[-1], SendShares)
+    course.tell(SharesSent("m", (0,), False, ("a.example", "sfu.example")))
     told = course.told()
-    assert told["a.example"][0] is State.WAITING
-    assert told["sfu.example"] == (State.DROPPED, "waited for no longer")
+    assert told["a.example"][0] is MailState.WAITING
+    assert told["sfu.example"] == (MailState.DROPPED, "waited for no longer")
     course.tell(Dropped("m", "a.example"))
-    course.tell(Posted("m", (0,), False, ("a.example", "sfu.example")))
+    course.tell(SharesSent("m", (0,), False, ("a.example", "sfu.example")))
     assert course.waits_for() == ()
     course.tell(Ticked())
     assert len(course.letters) == 1

@@ -13,9 +13,9 @@ from mailing.rules.failures import (
     PROBE_S,
     SUPPRESSED_DAYS,
     WITHIN_DAYS,
+    DeliveryFailure,
     Digest,
     Failing,
-    Failure,
     Failures,
     digest_note,
 )
@@ -34,7 +34,7 @@ def fail(found, *days, person=ANN, place=PLACE):
     """Return the state kept in the end, after failures at some days."""
     kept = []
     for day in days:
-        kept = found.failed(Failure(person, place, "5.1.1"), BEGIN + day * DAY_S)
+        kept = found.failed(DeliveryFailure(person, place, "5.1.1"), BEGIN + day * DAY_S)
     return kept
 
 

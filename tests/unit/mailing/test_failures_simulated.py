@@ -12,7 +12,6 @@ import pytest
 
 from mailing.rules.distribution import Distribution
 from mailing.rules.events import (
-    Accepted,
     Bounced,
     Cleared,
     Forget,
@@ -21,6 +20,7 @@ from mailing.rules.events import (
     Handed,
     HandOver,
     Keep,
+    MessageTaken,
     Now,
     Resolve,
     Resolved,
@@ -29,7 +29,7 @@ from mailing.rules.events import (
     Ticked,
 )
 from mailing.rules.failures import DAY_S, FAILURE_DAYS, Failing, Failures
-from mailing.rules.spooled import FINAL_STATES, Destination, State
+from mailing.rules.spooled import FINAL_STATES, Destination, MailState
 
 ALL, OWNERS = "all@ubc.example", "all-owner@lists.ubc.example"
 PLACE = Destination(ALL, "all@lists.ubc.example", True, owners=OWNERS)
@@ -78,7 +78,7 @@ class World:
         match effect:
             case Save(message, chunks, content):
                 self.messages[message.id] = message
-                if message.is_probe and message.state is State.DONE:
+                if message.is_probe and message.state is MailState.DONE:
                     self.probes.append(Spooled(message, (replace(self.chunks[message.id, 0], waiting=()),)))
                 self.chunks |= {(message.id, each.number): each for each in chunks}
                 if content is not None:
@@ -144,7 +144,7 @@ class World:
 
     def day(self, number):
         id_ = f"m{number}"
-        for event in (Accepted(id_, "eve@x.example", (PLACE,), b"content", (), number), Ticked(), Ticked()):
+        for event in (MessageTaken(id_, "eve@x.example", (PLACE,), b"content", (), number), Ticked(), Ticked()):
             try:
                 self.tell(event)
                 self.settle()

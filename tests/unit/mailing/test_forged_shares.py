@@ -6,25 +6,34 @@ import pytest
 
 from mailing.rules.distribution import Distribution
 from mailing.rules.events import (
-    Accepted,
-    Answer,
     Dropped,
     Handed,
     HandOver,
+    MessageTaken,
     Now,
-    Posted,
     Resolved,
     Save,
     Shared,
+    SharesSent,
+    TellSafe,
     Ticked,
 )
 from mailing.rules.events import Spooled as SpooledMessage
 from mailing.rules.in_progress import InProgress
-from mailing.rules.spooled import Chunk, Destination, Message, Origin, OtherShare, PostState, Standing, State
+from mailing.rules.spooled import (
+    Chunk,
+    Destination,
+    ListOrigin,
+    MailMessage,
+    MailState,
+    OtherShare,
+    PostState,
+    Standing,
+)
 
 ALL, BOARD, EVIL = "all@ubc.example", "board@ubc.example", "evil@sfu.example"
 ANN, EVE = "ann@ubc.example", "eve@ubc.example"
-ORIGIN = Origin("lists.sfu.example", "ab; cd", here="evil@lists.ubc.example")
+ORIGIN = ListOrigin("lists.sfu.example", "ab; cd", here="evil@lists.ubc.example")
 NOW = Now(100.0, 1_000_000)
 
 
@@ -33,7 +42,7 @@ def place(group, **changes):
 
 
 def accepted(*places, **changes):
-    return Accepted("m", "s@x.example", places, b"content", (), 1, **changes)
+    return MessageTaken("m", "s@x.example", places, b"content", (), 1, **changes)
 
 
 def own_share(*groups, people=((EVE, 0),), **changes):
@@ -60,7 +69,7 @@ def core(*events, spooled=(), finished=()):
 def is_refused(made, event):
     """True if a share has no effect."""
     before = made.spooled(event.id)
-    refused = made.step(event, NOW) == [Answer(2, is_refused=True)]
+    refused = made.step(event, NOW) == [TellSafe(2, is_refused=True)]
     assert made.spooled(event.id) == before or not refused
     return refused
 
@@ -94,7 +103,7 @@ def test_a_share_that_is_on_its_way_counts_once_for_each_person_and_by_its_proof
     assert is_refused(made, own_share(ALL))
     assert is_refused(made, own_share(ALL, "new@ubc.example", is_proven=True))
     assert handed(made.step(own_share(ALL, people=((ANN, 0),), is_proven=True), NOW)) == [ANN]
-    assert made.step(own_share(ALL, people=((ANN, 0),), is_proven=True), NOW) == [Answer(2)]
+    assert made.step(own_share(ALL, people=((ANN, 0),), is_proven=True), NOW) == [TellSafe(2)]
     assert is_refused(made, own_share(ALL))
 
 
@@ -103,50 +112,50 @@ def test_an_own_share_that_comes_again_reaches_whom_the_first_one_did_not():
     made = core(*POSTED, own_share(ALL, people=((ANN, 0),), is_proven=True))
     again = own_share(ALL, people=((ANN, 0), (EVE, 0)), is_proven=True)
     assert handed(made.step(again, NOW)) == [EVE]
-    assert made.step(again, NOW) == [Answer(2)]
+    assert made.step(again, NOW) == [TellSafe(2)]
 
 
 def test_a_final_message_takes_its_own_share_again_for_whom_it_has_not_reached():
     made = core(*POSTED, own_share(ALL, people=((ANN, 0),), is_proven=True), Handed("m", 0))
-    effects = made.step(Posted("m", (0,), is_spread=True), NOW)
+    effects = made.step(SharesSent("m", (0,), is_spread=True), NOW)
     chunks = made_final(effects)
     again = own_share(ALL, people=((ANN, 0),), is_proven=True, earlier=chunks)
-    assert made.step(again, NOW) == [Answer(2)]
+    assert made.step(again, NOW) == [TellSafe(2)]
     assert handed(made.step(replace(again, people=((ANN, 0), (EVE, 0))), NOW)) == [EVE]
 
 
 def made_final(effects):
     """Return a message as the spool has it once it has become final with a single chunk, for one person."""
-    (saved,) = (each for each in effects if isinstance(each, Save) and each.message.state is State.DONE)
+    (saved,) = (each for each in effects if isinstance(each, Save) and each.message.state is MailState.DONE)
     return SpooledMessage(saved.message, (Chunk("m", 0, 0, (ANN,), ()),))
 
 
 def test_a_message_that_is_dropped_takes_not_even_its_own_share():
     made = core(*POSTED, Dropped("m"))
-    assert made.step(own_share(ALL, is_proven=True), NOW) == [Answer(2)]
+    assert made.step(own_share(ALL, is_proven=True), NOW) == [TellSafe(2)]
 
 
 def test_a_message_whose_own_share_was_waited_for_in_vain_takes_it_later_by_its_proof():
-    made = core(*POSTED, Posted("m", (0,), is_spread=True))
+    made = core(*POSTED, SharesSent("m", (0,), is_spread=True))
     saved = [each for each in made.step(Ticked(), Now(1_000.0, 1_000_000)) if isinstance(each, Save)]
-    assert [each.message.state for each in saved] == [State.DONE]
+    assert [each.message.state for each in saved] == [MailState.DONE]
     late = own_share(ALL, people=((ANN, 0),), earlier=SpooledMessage(saved[0].message, ()))
-    assert made.step(late, NOW) == [Answer(2, is_refused=True)]
+    assert made.step(late, NOW) == [TellSafe(2, is_refused=True)]
     assert handed(made.step(replace(late, is_proven=True), NOW)) == [ANN]
 
 
 def test_shares_that_an_earlier_version_has_begun_to_send_count_without_a_proof_until_the_message_is_final():
-    message = Message("m", "s@x.example", 1, (place(ALL),), revision="r", post=PostState((0,)))
+    message = MailMessage("m", "s@x.example", 1, (place(ALL),), revision="r", post=PostState((0,)))
     made = core(spooled=[SpooledMessage(message, ())])
     assert is_refused(made, own_share(BOARD))
     assert handed(made.step(own_share(ALL, people=((ANN, 0),)), NOW)) == [ANN]
-    final = SpooledMessage(replace(message, state=State.DONE, ended=1_000_000), ())
+    final = SpooledMessage(replace(message, state=MailState.DONE, ended=1_000_000), ())
     assert is_refused(core(finished=[final.message]), own_share(ALL, earlier=final))
 
 
 @pytest.mark.parametrize("is_final", [True, False])
 def test_a_share_of_another_list_adds_nothing_to_a_message_that_was_taken_here(is_final):
-    taken = SpooledMessage(Message("m", "s@x.example", 1, (place(ALL),), revision="r"), ())
+    taken = SpooledMessage(MailMessage("m", "s@x.example", 1, (place(ALL),), revision="r"), ())
     made = core(finished=[taken.message]) if is_final else core(spooled=[taken])
     assert is_refused(made, foreign_share("m", "", earlier=taken if is_final else None))
 
@@ -171,7 +180,10 @@ def test_whom_a_final_message_of_the_same_content_reached_gets_no_copy():
 
 def test_who_is_reached_is_forgotten_with_the_last_message_of_the_same_content():
     in_progress = InProgress(())
-    messages = [Message("m", "", 1, (place(ALL),)), Message("f", "", 1, (place(EVIL, origin=ORIGIN),), own_id="m")]
+    messages = [
+        MailMessage("m", "", 1, (place(ALL),)),
+        MailMessage("f", "", 1, (place(EVIL, origin=ORIGIN),), own_id="m"),
+    ]
     works = [in_progress.open(SpooledMessage(each, ())) for each in messages]
     works[0].reached.add(ANN)
     assert works[1].reached == {ANN}

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from mailing.rules.addresses import is_deliverable
 from mailing.rules.authors import Author, shown
 from mailing.rules.distribution import Distribution
-from mailing.rules.events import Accepted, Approved, NotResolved, Now, Resolve, Resolved, Save, Ticked
+from mailing.rules.events import Approved, MessageTaken, NotResolved, Now, Resolve, Resolved, Save, Ticked
 from mailing.rules.giving_up import SERVERS_TOLD, report_to_author
 from mailing.rules.message import message_id_of, read_content
 from mailing.rules.retries import TRIED_FOR_S
-from mailing.rules.spooled import Destination, Message, Standing
+from mailing.rules.spooled import Destination, MailMessage, Standing
 
 ALL, ANN, OWNERS = "all@ubc.example", "ann@x.example", "all-owner@lists.ubc.example"
 LISTS = [Destination(ALL, "all@lists.ubc.example", True), Destination("b@ubc.example", "b@lists.ubc.example", True)]
-MESSAGE = Message(
+MESSAGE = MailMessage(
     "1" * 32,
     ANN,
     1_000_000,
@@ -102,7 +102,7 @@ class Course:
 
     def __init__(self, place, answerable=ANN):
         self.core, self.letters = Distribution((), (), secret=b""), []
-        self.effects = self.tell(Accepted("m", ANN, (place,), b"content", (), 1, answerable=answerable), 0)
+        self.effects = self.tell(MessageTaken("m", ANN, (place,), b"content", (), 1, answerable=answerable), 0)
 
     def tell(self, event, date):
         effects = self.core.step(event, Now(0.0, date))

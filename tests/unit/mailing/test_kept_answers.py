@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from mailing.shell import kept_answers
-from mailing.shell.kept_answers import CONFIRMED_AGAIN_SECONDS, FRESH_SECONDS, Asked, KeptAnswers
+from mailing.shell.kept_answers import CONFIRMED_AGAIN_SECONDS, FRESH_SECONDS, FreshAnswer, KeptAnswers
 from shadowtree.errors import Unavailable
 from shadowtree.updates import Target
 
@@ -34,7 +34,7 @@ class Server:
     async def ask(self):
         state = self.state
         await self._pass("ask")
-        return Asked(b"%d" % state, f"a.x/{state}" if self.has_basis else "")
+        return FreshAnswer(b"%d" % state, f"a.x/{state}" if self.has_basis else "")
 
     async def _pass(self, call):
         self.calls.append(call)

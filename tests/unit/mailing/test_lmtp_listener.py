@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from mailing.rules.intake import Recipient, Reply
+from mailing.rules.intake import Recipient, RecipientReply
 from mailing.shell import lmtp
 from mailing.shell.log import Repeated
 
@@ -26,7 +26,7 @@ class Intake:
 
     async def message(self, sender, recipients, content):
         self.taken.append(len(content))
-        return [Reply("250 2.0.0", "safe")]
+        return [RecipientReply("250 2.0.0", "safe")]
 
 
 class Told(Repeated):
@@ -155,7 +155,7 @@ async def test_a_message_that_is_being_decided_is_not_broken_off(port, monkeypat
 
     async def message(sender, recipients, content):
         await decided.wait()
-        return [Reply("250 2.0.0", "safe")]
+        return [RecipientReply("250 2.0.0", "safe")]
 
     monkeypatch.setattr(port.intake, "message", message)
     sending = [asyncio.create_task(port.is_sent()) for _ in range(2)]

@@ -4,8 +4,8 @@ import pytest
 
 from mailing.rules.lookups import (
     Lookup,
+    LookupReply,
     MapName,
-    Reply,
     Status,
     failure_reply,
     people_reply,
@@ -26,7 +26,7 @@ def resolution(*people, unreachable=(), in_transition=False, hidden=()):
 
 
 def test_everybody_is_answered_once_quoted_with_commas_between():
-    assert people_reply(ALL, resolution("a,b@x.example", "ann@x.example")) == Reply(
+    assert people_reply(ALL, resolution("a,b@x.example", "ann@x.example")) == LookupReply(
         Status.OK, '"a,b"@x.example,ann@x.example'
     )
 
@@ -98,8 +98,8 @@ def test_why_shows_the_way_in_and_what_keeps_mail_away():
 
 def test_failures_name_the_groups_or_say_what_the_name_service_said():
     error = Unavailable("cannot tell", {"unreachable": "lab@sfu.example\nteam@vgh.example"})
-    assert failure_reply(error) == Reply(Status.TEMP, "out of reach: lab@sfu.example, team@vgh.example")
-    assert failure_reply(ServerUnreachable("it is\naway")) == Reply(Status.TEMP, "it is away")
+    assert failure_reply(error) == LookupReply(Status.TEMP, "out of reach: lab@sfu.example, team@vgh.example")
+    assert failure_reply(ServerUnreachable("it is\naway")) == LookupReply(Status.TEMP, "it is away")
 
 
 def test_many_names_are_shown_by_the_first_and_explanations_are_short():

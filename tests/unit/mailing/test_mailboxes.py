@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailing.rules.mailboxes import TEXT_LIMIT, Mailbox, mailboxes_in
+from mailing.rules.mailboxes import TEXT_LIMIT, MailAddress, mailboxes_in
 
 ANN = "ann@people.example"
 
@@ -48,7 +48,7 @@ ANN = "ann@people.example"
     ],
 )
 def test_one_mailbox_is_found_however_its_name_is_written(text, name):
-    assert mailboxes_in(text) == [Mailbox(name, ANN)]
+    assert mailboxes_in(text) == [MailAddress(name, ANN)]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from mailing.rules.message import (
 )
 from mailing.rules.reports import failure_report
 from mailing.rules.return_path import BouncePlace, bounce_place, fits_verp, return_path, token_of
-from mailing.rules.spooled import Chunk, Destination, Message, People
+from mailing.rules.spooled import Chunk, Destination, MailMessage, People
 
 SECRET = b"s" * 32
 DESTINATION = Destination("all@ubc.example", "all@lists.ubc.example", True)
@@ -27,7 +27,7 @@ def content(*fields, body=b"\r\nbody\r\n"):
 
 
 def copied(read, destination=DESTINATION, click="", **places):
-    message = Message("a" * 32, "ann@x.example", 1_000, (destination,))
+    message = MailMessage("a" * 32, "ann@x.example", 1_000, (destination,))
     places = ListPlaces(**places)
     return Copies(message, destination, read, secret=SECRET, host="h.example", places=places).of(click)
 

@@ -11,10 +11,10 @@ from mailing.rules.addresses import is_deliverable, quoted
 from mailing.rules.commands import Command
 from mailing.rules.deciding import decision_token, how_to_decide
 from mailing.rules.distribution import Distribution
-from mailing.rules.events import Accepted, Now, Resolve, Save, Ticked
+from mailing.rules.events import MessageTaken, Now, Resolve, Save, Ticked
 from mailing.rules.joining import request_of
 from mailing.rules.notes import PAUSE_S, TOLD_LIMIT, Noted, note_about, without_note
-from mailing.rules.spooled import Destination, Message, Standing
+from mailing.rules.spooled import Destination, MailMessage, Standing
 
 ALL = "all@ubc.example"
 OWNERS = "all-owner@lists.ubc.example"
@@ -27,7 +27,8 @@ def held(standing=Standing.HELD, why="forged"):
 
 def noted(number, subject="hello", **more):
     return Noted(
-        Message(f"{number:032}", "eve@x.example", 1, (held(),), author="Ann@x.example", subject=subject), held(**more)
+        MailMessage(f"{number:032}", "eve@x.example", 1, (held(),), author="Ann@x.example", subject=subject),
+        held(**more),
     )
 
 
@@ -86,7 +87,7 @@ def test_what_is_dropped_leaves_nothing_to_decide():
 def test_a_note_is_one_message_whatever_is_in_it(subject, name, group):
     assume(is_deliverable(f"{name}-owner@l.example"))
     destination = Destination(group, "all@l", True, Standing.HELD, owners=quoted(f"{name}-owner@l.example"))
-    message = Message("a" * 32, "", 1, (destination,), author=subject, subject=subject)
+    message = MailMessage("a" * 32, "", 1, (destination,), author=subject, subject=subject)
     _, content = note_about([Noted(message, destination)], 1_000, SECRET)
     assert content.isascii()
     head = content.partition(b"\r\n\r\n")[0]
@@ -116,7 +117,7 @@ def test_a_flood_is_one_note_and_then_one_in_ten_minutes():
     for number in range(200):
         if number == 1:
             step(Ticked(), 0)
-        step(Accepted(f"m{number}", "eve@x.example", (held(),), b"content", (), number), 0)
+        step(MessageTaken(f"m{number}", "eve@x.example", (held(),), b"content", (), number), 0)
     step(Ticked(), 0)
     step(Ticked(), PAUSE_S - 1)
     assert [note["Subject"] for note in notes] == ["all@ubc.example: 1 held"]

@@ -7,11 +7,11 @@ import pytest
 from mailing.rules.events import Spooled
 from mailing.rules.in_progress import InProgress
 from mailing.rules.queue import ListMembership, reached, why_left_out
-from mailing.rules.spooled import Chunk, Destination, Message, Standing, State
+from mailing.rules.spooled import Chunk, Destination, MailMessage, MailState, Standing
 
 LIST = Destination("all@ubc.example", "all@lists.ubc.example", is_list=True)
 OWNERS = Destination("all@ubc.example", "all-owner@lists.ubc.example", is_list=False)
-MESSAGE = Message("m", "s@x.example", 1, (LIST, OWNERS), revision="r2", state=State.DONE)
+MESSAGE = MailMessage("m", "s@x.example", 1, (LIST, OWNERS), revision="r2", state=MailState.DONE)
 CHUNKS = (
     Chunk("m", 0, 0, ("Ann@x.example", "bob@x.example"), (), {1: "5.1.1"}, revision="r1"),
     Chunk("m", 1, 1, ("cat@x.example", "dan@x.example"), (1,), why="450 later"),
@@ -45,7 +45,7 @@ def test_the_ledger_says_who_was_reached_and_by_what(person, expected):
             "all@ubc.example: no",
         ),
         (replace(MESSAGE, missing="out of reach: lab@sfu.example"), "not everybody was found: out of reach: "),
-        (replace(MESSAGE, state=State.RESOLVING, revision=""), "who is in its lists is not known yet"),
+        (replace(MESSAGE, state=MailState.RESOLVING, revision=""), "who is in its lists is not known yet"),
     ],
 )
 def test_of_somebody_whom_nobody_found_it_is_told_what_may_be_why(message, why):
@@ -73,5 +73,5 @@ def test_memberships_of_the_moment_say_why_somebody_was_left_out(memberships, wh
 def test_messages_of_one_second_are_listed_in_the_order_in_which_they_came_and_older_ones_before():
     in_progress = InProgress([])
     for id_, accepted in (("z", 5), ("a", 5), ("m", 5), ("q", 4)):
-        in_progress.open(Spooled(replace(MESSAGE, id=id_, accepted=accepted, state=State.WAITING), ()))
+        in_progress.open(Spooled(replace(MESSAGE, id=id_, accepted=accepted, state=MailState.WAITING), ()))
     assert [spooled.message.id for spooled, _ in in_progress.unfinished()] == ["q", "z", "a", "m"]

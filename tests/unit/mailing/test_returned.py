@@ -14,7 +14,7 @@ from mailing.rules.returned import (
     lists_that_took,
     names_list,
 )
-from mailing.rules.spooled import Destination, Message, Standing
+from mailing.rules.spooled import Destination, MailMessage, Standing
 
 ALL, LAB, ID = "all@ubc.example", "lab@ubc.example", "a" * 32
 PLACE = Destination(ALL, "all@lists.ubc.example", True)
@@ -26,7 +26,7 @@ def content(*fields, body="At noon."):
 
 
 def message(id_=ID, **changes):
-    return replace(Message(id_, "ann@x.example", 1, (PLACE,), likeness=likeness_of(content(*SAME))), **changes)
+    return replace(MailMessage(id_, "ann@x.example", 1, (PLACE,), likeness=likeness_of(content(*SAME))), **changes)
 
 
 @pytest.mark.parametrize("value", ["<all.ubc.example>", "All of us <All.UBC.example>", "all.ubc.example"])

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from mailing.config.settings import ArcSettings, DistributionSettings, SettingsError, load_settings
-from mailing.rules.lists import Join, ListSettings, Unsubscribe
+from mailing.rules.lists import JoinPolicy, ListSettings, Unsubscribe
 from mailing.rules.postfix import NoPortError, distribution_lines, lookup_lines
 from tests.fakes.signing_keys import SigningKeyFiles
 
@@ -76,9 +76,9 @@ def test_settings_of_distribution_are_read(load, tmp_path):
     usual = 'authenticated = true\notherwise = "refuse"\nhold_above = 5000\npartial = "deliver"\n'
     assert load(f'{text}[defaults]\n{usual}from = "munge-unsigned"\n').lists.of("all@y.example") == ListSettings()
     assert load(f'{text}[defaults]\njoin = "open"\nunsubscribe = "none"\n').lists.of("all@y.example") == ListSettings(
-        join=Join.OPEN, unsubscribe=Unsubscribe.NONE
+        join=JoinPolicy.OPEN, unsubscribe=Unsubscribe.NONE
     )
-    assert load(f'{text}[defaults]\njoin = "ask"\n').lists.defaults == ListSettings(join=Join.ASK)
+    assert load(f'{text}[defaults]\njoin = "ask"\n').lists.defaults == ListSettings(join=JoinPolicy.ASK)
     assert load(f'{text}[defaults]\njoin = "closed"\nunsubscribe = "foreign"\n').lists.defaults == ListSettings()
     shares = load(f'{text}[defaults]\nfanout = "central"\n[lists."all@y.example"]\nfanout = "shares"\n').lists
     assert shares.have_shares and shares.of("all@y.example") == ListSettings(goes_by_shares=True)

@@ -9,10 +9,10 @@ from mailing.rules.events import Spooled
 from mailing.rules.message import key_of, read_content
 from mailing.rules.queue import queued, reached, served_elsewhere
 from mailing.rules.shares import NotAShareError, Share, SharedList, encoded, proof_of, read_share, sort_out, why_refused
-from mailing.rules.spooled import Chunk, Destination, Message, Origin, OtherShare, PostState, State
+from mailing.rules.spooled import Chunk, Destination, ListOrigin, MailMessage, MailState, OtherShare, PostState
 
 CONTENT = b"Message-ID: <one@x.example>\r\nFrom: ann@x.example\r\n\r\nHello.\r\n"
-ORIGIN = Origin("lists.ubc.example", "ab12; cd34", "all-owner@lists.ubc.example", "", "all-leave@lists.ubc.example")
+ORIGIN = ListOrigin("lists.ubc.example", "ab12; cd34", "all-owner@lists.ubc.example", "", "all-leave@lists.ubc.example")
 LIST = SharedList("all@ubc.example", "all@lists.ubc.example", ("all+muted@ubc.example",), True, False, ORIGIN)
 SHARE = Share(
     key_of(read_content(CONTENT)),
@@ -139,46 +139,46 @@ COUNTS = (OtherShare("sfu.example", 0, 3), OtherShare("sfu.example", 1, 2), Othe
     [
         (
             PostState((0,), is_settled=True, is_here=True),
-            State.DONE,
-            [("sfu.example", State.DONE, 5, 5, ""), ("uvic.example", State.DONE, 1, 1, "")],
+            MailState.DONE,
+            [("sfu.example", MailState.DONE, 5, 5, ""), ("uvic.example", MailState.DONE, 1, 1, "")],
         ),
         (
             PostState((0,), is_here=True),
-            State.SENDING,
-            [("sfu.example", State.SENDING, 5, 0, ""), ("uvic.example", State.SENDING, 1, 0, "")],
+            MailState.SENDING,
+            [("sfu.example", MailState.SENDING, 5, 0, ""), ("uvic.example", MailState.SENDING, 1, 0, "")],
         ),
         (
             PostState((0,), is_here=True, is_spread=True, away=("uvic.example", "x.example")),
-            State.WAITING,
+            MailState.WAITING,
             [
-                ("sfu.example", State.DONE, 5, 5, ""),
-                ("uvic.example", State.WAITING, 1, 0, "out of reach: it gets its share when it is back"),
-                ("x.example", State.WAITING, 0, 0, "out of reach: it gets its share when it is back"),
+                ("sfu.example", MailState.DONE, 5, 5, ""),
+                ("uvic.example", MailState.WAITING, 1, 0, "out of reach: it gets its share when it is back"),
+                ("x.example", MailState.WAITING, 0, 0, "out of reach: it gets its share when it is back"),
             ],
         ),
         (
             PostState((0,), is_here=True, why="nobody may send"),
-            State.WAITING,
+            MailState.WAITING,
             [
-                ("sfu.example", State.WAITING, 5, 0, "nobody may send"),
-                ("uvic.example", State.WAITING, 1, 0, "nobody may send"),
+                ("sfu.example", MailState.WAITING, 5, 0, "nobody may send"),
+                ("uvic.example", MailState.WAITING, 1, 0, "nobody may send"),
             ],
         ),
         (
             PostState((0,), is_settled=True, is_here=True, lost=("uvic.example",)),
-            State.DONE,
+            MailState.DONE,
             [
-                ("sfu.example", State.DONE, 5, 5, ""),
-                ("uvic.example", State.DROPPED, 1, 0, "it did not come within the time, or is gone for good"),
+                ("sfu.example", MailState.DONE, 5, 5, ""),
+                ("uvic.example", MailState.DROPPED, 1, 0, "it did not come within the time, or is gone for good"),
             ],
         ),
     ],
 )
 def test_the_queue_tells_a_share_for_each_server(post, state, shares):
-    message = Message("m", "s@x.example", 1, (PLACE,), revision="r", shares=COUNTS, own_people=2, post=post)
+    message = MailMessage("m", "s@x.example", 1, (PLACE,), revision="r", shares=COUNTS, own_people=2, post=post)
     told = queued(Spooled(message, (Chunk("m", 0, 0, ("a@x", "b@x"), ()),)), state, host="lists.ubc.example")
     own, *others = told.shares
-    assert (own.server, own.state, own.people, own.done) == ("lists.ubc.example", State.DONE, 2, 2)
+    assert (own.server, own.state, own.people, own.done) == ("lists.ubc.example", MailState.DONE, 2, 2)
     assert [(each.server, each.state, each.people, each.done, each.why) for each in others] == shares
     assert (told.state, told.people) == (state, 2 + sum(each.people for each in others))
     assert told.done == 2 + sum(each.done for each in others)
@@ -186,7 +186,7 @@ def test_the_queue_tells_a_share_for_each_server(post, state, shares):
 
 def test_of_somebody_whom_another_gateway_serves_it_is_told_which():
     post = PostState((0,), is_settled=True, is_here=True)
-    message = Message("m", "s@x.example", 1, (PLACE,), revision="r", state=State.DONE, shares=COUNTS, post=post)
+    message = MailMessage("m", "s@x.example", 1, (PLACE,), revision="r", state=MailState.DONE, shares=COUNTS, post=post)
     found, at = reached(Spooled(message, ()), "bob@sfu.example", host="lists.ubc.example")
     assert (found.reached, at) == (False, None)
     elsewhere = served_elsewhere(found, "sfu.example")

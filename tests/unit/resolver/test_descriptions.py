@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 from namegraph.graph.name_graph import ArcState
 from namegraph.model.rows import NodeKind
-from resolver.descriptions import RdRecord
+from resolver.descriptions import DescribedRecord
 from resolver.membership import MembershipResolver
 from tests.small_graphs import SmallGraph, node_id
 
@@ -54,7 +54,7 @@ def test_records_are_of_the_groups_own_arcs_in_the_form_of_the_source():
     assert describe(graph, "a").rd_records == ()
     (record,) = describe(graph, "b").rd_records
     sources = tuple(map(node_id, "rst"))
-    assert record == RdRecord(graph.vnid("s"), node_id("k"), node_id("b"), node_id("k"), sources)
+    assert record == DescribedRecord(graph.vnid("s"), node_id("k"), node_id("b"), node_id("k"), sources)
 
 
 def test_records_are_bounded_by_the_originators_they_list():

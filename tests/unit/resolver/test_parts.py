@@ -12,9 +12,9 @@ from namegraph.model.refusals import Reason, RefusedError
 from namegraph.model.slices import at_once
 from namegraph.model.target_sets import Target, only
 from resolver import steps
-from resolver.parts import InDoubt, Part, PartRequest, Parts, Unchanged
-from resolver.plans import Onward, PlanCache
-from resolver.resolution import Ask, Count, Resolution, WalkAgain
+from resolver.parts import InDoubt, PartRequest, Parts, ServerPart, Unchanged
+from resolver.plans import OnwardNodes, PlanCache
+from resolver.resolution import Ask, Count, DistributedResolution, WalkAgain
 from tests.several_servers import Servers
 
 A, D, B, C = (NodeId(name) for name in ("a@a.example", "d@a.example", "b@b.example", "c@c.example"))
@@ -41,9 +41,9 @@ def ask(servers, server, originator=A, known=None, **options):
 def test_a_server_answers_once_for_all_that_it_owns_by_whatever_way_it_is_reached(servers):
     at_home, at_b, at_c = (ask(servers, server) for server in (AT_A, AT_B, AT_C))
     assert (at_home.groups, at_home.processes) == ((D,), (FAR,)), "d comes back over b and c"
-    assert at_home.onward == (Onward(AT_B, (B,), (ANN,)),)
-    assert (at_b.groups, at_b.processes, at_b.onward) == ((B,), (ANN, FAR), (Onward(AT_C, (C,), ()),))
-    assert (at_c.groups, at_c.processes, at_c.onward) == ((C,), (), (Onward(AT_A, (D,), ()),))
+    assert at_home.onward == (OnwardNodes(AT_B, (B,), (ANN,)),)
+    assert (at_b.groups, at_b.processes, at_b.onward) == ((B,), (ANN, FAR), (OnwardNodes(AT_C, (C,), ()),))
+    assert (at_c.groups, at_c.processes, at_c.onward) == ((C,), (), (OnwardNodes(AT_A, (D,), ()),))
 
 
 def test_a_group_on_a_loop_reaches_itself_and_every_component_has_the_same_part(servers):
@@ -85,7 +85,7 @@ def test_a_version_of_an_earlier_start_never_holds(servers):
     first, second = (Parts(core, PlanCache(core), start=start) for start in ("first", "second"))
     request = PartRequest(AT_B, only(A), first.answer(PartRequest(AT_B, only(A))).version)
     assert first.answer(request) == Unchanged()
-    assert isinstance(second.answer(request), Part)
+    assert isinstance(second.answer(request), ServerPart)
 
 
 def test_the_basis_of_a_server_is_the_same_until_it_takes_part_in_an_update_of_whatever(servers):
@@ -158,7 +158,7 @@ def test_a_server_that_is_ready_for_what_the_originator_does_not_reach_is_in_no_
 
     def look():
         was_ready.extend(entry.is_ready for entry in servers.core(B).entries.by_update.values())
-        assert isinstance(ask(servers, AT_B), Part)
+        assert isinstance(ask(servers, AT_B), ServerPart)
 
     servers.submit(JoinArc(above, below))
     servers.cluster.run(look)
@@ -170,7 +170,7 @@ def test_an_ordered_read_changes_nothing_and_casts_no_doubt(servers):
 
     def look():
         was_ready.extend(entry.is_ready for entry in servers.core(B).entries.by_update.values())
-        assert isinstance(ask(servers, AT_B), Part)
+        assert isinstance(ask(servers, AT_B), ServerPart)
 
     servers.cluster.submit(AT_A, ReadCommand(ticket=999, group=A))
     servers.cluster.run(look)
@@ -287,7 +287,7 @@ def test_a_part_of_a_set_has_each_name_once_with_the_targets_that_reach_it(serve
     of_ann, of_far = part.process_masks
     assert (of_ann, part.group_masks) == ((0b11, 0b10), ((0b10, 0),)), "d has ann, by whatever way, and is below c"
     assert of_far == (0b10, 0), "of who lives at several servers only what is known here is told"
-    assert part.onward == (Onward(AT_C, (C,), ()),)
+    assert part.onward == (OnwardNodes(AT_C, (C,), ()),)
 
 
 def test_a_native_process_that_only_exceptions_reach_is_not_told_and_a_foreign_one_is(servers):
@@ -358,7 +358,9 @@ def test_what_an_older_server_names_though_it_was_to_count_is_counted_by_the_roo
     targets = (Target(A, ()), Target(C, ()))
     found = []
     for knows_counts in (True, False):
-        resolution = Resolution(targets, root=AT_A, homes={A: AT_A, C: AT_C}, named_servers=frozenset((AT_A, AT_C)))
+        resolution = DistributedResolution(
+            targets, root=AT_A, homes={A: AT_A, C: AT_C}, named_servers=frozenset((AT_A, AT_C))
+        )
         step, pending = resolution.begin(), []
         while isinstance(step, Ask | WalkAgain):
             step = resolution.begin() if isinstance(step, WalkAgain) else step

@@ -10,19 +10,19 @@ from namegraph.model.rows import NodeKind
 from namegraph.model.slices import at_once
 from namegraph.model.target_sets import Target, only
 from namegraph.wire.message_parts import UpdateId
-from resolver.parts import InDoubt, Part, PartRequest, Unchanged
-from resolver.plans import Onward, WalkStep
+from resolver.parts import InDoubt, PartRequest, ServerPart, Unchanged
+from resolver.plans import OnwardNodes, PlanStep
 from resolver.resolution import (
     CHANGES,
     CONTRADICTS,
     IN_DOUBT,
     OTHER_VIEW,
     Ask,
-    Resolution,
-    Resolved,
+    DistributedResolution,
+    ResolvedIds,
     WalkAgain,
 )
-from resolver.steps import Delivery
+from resolver.steps import DeliveryStep
 from resolver.target_masks import Masks
 
 TOP, P, Q, R = (NodeId(f"{letter}@{letter}.example") for letter in "opqr")
@@ -32,21 +32,21 @@ UPDATE = UpdateId(AT_P, 7)
 
 
 def onward(server, *groups, processes=()):
-    return Onward(server, groups, processes)
+    return OnwardNodes(server, groups, processes)
 
 
 def ask(*servers, known=None):
     return Ask(tuple(PartRequest(server, only(TOP), (known or {}).get(server)) for server in servers))
 
 
-LEADS_TO_P = Part("h1", (FAR,), (), (onward(AT_P, P),))
-LEADS_TO_Q = Part("h3", (), (), (onward(AT_Q, Q),))
-WHOLE_P = Part("p1", (ANN, FAR), (P,))
-ALONE = Part("h2", (FAR,), (TOP,))
+LEADS_TO_P = ServerPart("h1", (FAR,), (), (onward(AT_P, P),))
+LEADS_TO_Q = ServerPart("h3", (), (), (onward(AT_Q, Q),))
+WHOLE_P = ServerPart("p1", (ANN, FAR), (P,))
+ALONE = ServerPart("h2", (FAR,), (TOP,))
 
 
 def started(**options):
-    resolution = Resolution(only(TOP), root=HOME, homes={TOP: HOME}, **options)
+    resolution = DistributedResolution(only(TOP), root=HOME, homes={TOP: HOME}, **options)
     return resolution, resolution.begin()
 
 
@@ -70,7 +70,7 @@ def agreed_walk():
 
 
 def test_nothing_is_known_before_the_first_walk():
-    resolution = Resolution(only(TOP), root=HOME, homes={TOP: HOME})
+    resolution = DistributedResolution(only(TOP), root=HOME, homes={TOP: HOME})
     assert resolution.answer(HOME, ALONE) == Ask()
     assert resolution.failed(HOME, "why") == Ask()
     assert resolution.agreed() is None
@@ -79,7 +79,7 @@ def test_nothing_is_known_before_the_first_walk():
 
 
 def test_a_deadline_that_passed_before_the_first_walk_leaves_nothing_to_tell():
-    resolved = Resolution(only(TOP), root=HOME, homes={TOP: HOME}).expire()
+    resolved = DistributedResolution(only(TOP), root=HOME, homes={TOP: HOME}).expire()
     assert (resolved.processes, resolved.groups, resolved.in_transition) == ((), (), True)
 
 
@@ -124,16 +124,18 @@ def test_a_walk_that_stays_at_home_is_an_instant_and_needs_no_second():
 
 def test_servers_are_asked_as_they_become_known_each_once():
     resolution, _ = started()
-    assert resolution.answer(HOME, Part("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q)))) == ask(AT_P, AT_Q)
-    assert resolution.answer(AT_P, Part("p1", (), (P,), (onward(AT_Q, Q), onward(AT_R, R), onward(HOME)))) == ask(AT_R)
-    assert resolution.answer(AT_R, Part("r1", (), (R,))) == Ask()
-    assert resolution.answer(AT_Q, Part("q1", (), (Q,))) == WalkAgain(was_in_doubt=False)
+    assert resolution.answer(HOME, ServerPart("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q)))) == ask(AT_P, AT_Q)
+    assert resolution.answer(AT_P, ServerPart("p1", (), (P,), (onward(AT_Q, Q), onward(AT_R, R), onward(HOME)))) == ask(
+        AT_R
+    )
+    assert resolution.answer(AT_R, ServerPart("r1", (), (R,))) == Ask()
+    assert resolution.answer(AT_Q, ServerPart("q1", (), (Q,))) == WalkAgain(was_in_doubt=False)
     assert resolution.requests == 3
 
 
 def test_an_answer_that_nobody_asked_for_changes_nothing():
     resolution, _ = started()
-    assert resolution.answer(AT_Q, Part("q1", (ANN,), (Q,))) == Ask()
+    assert resolution.answer(AT_Q, ServerPart("q1", (ANN,), (Q,))) == Ask()
     assert resolution.failed(AT_Q, "why") == Ask()
     assert not resolution.why_failed
     resolution.answer(HOME, LEADS_TO_P)
@@ -143,9 +145,9 @@ def test_an_answer_that_nobody_asked_for_changes_nothing():
 
 def test_a_doubt_ends_the_walk_once_all_that_were_asked_have_answered():
     resolution, _ = started()
-    resolution.answer(HOME, Part("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q))))
+    resolution.answer(HOME, ServerPart("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q))))
     assert resolution.answer(AT_P, InDoubt(UPDATE)) == Ask()
-    leads_on = Part("q1", (), (Q,), (onward(AT_R, R),))
+    leads_on = ServerPart("q1", (), (Q,), (onward(AT_R, R),))
     assert resolution.answer(AT_Q, leads_on) == WalkAgain(True, (UPDATE,)), "r is not asked"
 
 
@@ -156,7 +158,7 @@ def test_a_doubt_at_home_ends_the_walk():
 
 def test_a_server_that_cannot_be_asked_leaves_its_groups_unreachable_and_its_processes_known():
     resolution, _ = started()
-    resolution.answer(HOME, Part("h1", (), (), (onward(AT_P, P, processes=(ANN,)),)))
+    resolution.answer(HOME, ServerPart("h1", (), (), (onward(AT_P, P, processes=(ANN,)),)))
     resolved = resolution.failed(AT_P, "no answer")
     assert resolved.unreachable == (P,)
     assert resolved.processes == (ANN,)
@@ -167,8 +169,8 @@ def test_a_server_that_cannot_be_asked_leaves_its_groups_unreachable_and_its_pro
 
 def test_a_server_that_cannot_be_asked_is_not_asked_by_the_second_walk():
     resolution, _ = started()
-    resolution.answer(HOME, Part("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q))))
-    resolution.answer(AT_P, Part("p1", (), (P,), (onward(AT_Q, Q),)))
+    resolution.answer(HOME, ServerPart("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q))))
+    resolution.answer(AT_P, ServerPart("p1", (), (P,), (onward(AT_Q, Q),)))
     assert resolution.failed(AT_Q, "no answer") == WalkAgain(False)
     assert resolution.begin() == ask(HOME, AT_P, known={HOME: "h1", AT_P: "p1"})
     resolution.answer(HOME, Unchanged())
@@ -190,7 +192,7 @@ def test_unchanged_from_a_server_that_was_told_no_version_is_a_fault_of_that_ser
 
 def test_a_deadline_during_a_walk_gives_what_is_known_and_says_so():
     resolution, _ = started()
-    resolution.answer(HOME, Part("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q))))
+    resolution.answer(HOME, ServerPart("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q))))
     resolution.answer(AT_Q, InDoubt(UPDATE))
     resolved = resolution.expire()
     assert resolved.in_transition
@@ -246,15 +248,15 @@ def test_two_walks_that_agree_give_the_answer():
 def test_the_version_that_was_known_told_whole_is_no_change():
     resolution = second_walk()
     resolution.answer(HOME, LEADS_TO_P)
-    assert isinstance(resolution.answer(AT_P, WHOLE_P), Resolved)
+    assert isinstance(resolution.answer(AT_P, WHOLE_P), ResolvedIds)
 
 
 def test_a_second_walk_that_differs_is_followed_by_a_third():
     resolution = second_walk()
     resolution.answer(HOME, Unchanged())
-    changed = Part("p2", (ANN,), (P,), (onward(AT_Q, Q),))
+    changed = ServerPart("p2", (ANN,), (P,), (onward(AT_Q, Q),))
     assert resolution.answer(AT_P, changed) == ask(AT_Q)
-    assert resolution.answer(AT_Q, Part("q1", (), (Q,))) == WalkAgain(False)
+    assert resolution.answer(AT_Q, ServerPart("q1", (), (Q,))) == WalkAgain(False)
     assert resolution.begin() == ask(HOME, AT_P, AT_Q, known={HOME: "h1", AT_P: "p2", AT_Q: "q1"})
 
 
@@ -270,13 +272,13 @@ def test_a_doubt_of_a_server_that_is_no_longer_reached_does_not_count():
     resolution = second_walk()
     resolution.answer(AT_P, InDoubt())
     assert resolution.answer(HOME, LEADS_TO_Q) == ask(AT_Q)
-    assert resolution.answer(AT_Q, Part("q1", (), (Q,))) == WalkAgain(was_in_doubt=False)
+    assert resolution.answer(AT_Q, ServerPart("q1", (), (Q,))) == WalkAgain(was_in_doubt=False)
 
 
 def test_an_arc_that_only_its_parents_home_holds_is_a_doubt_however_often_it_is_told():
     resolution, _ = started()
     resolution.answer(HOME, LEADS_TO_P)
-    assert resolution.answer(AT_P, Part("p1", (ANN,), ())) == WalkAgain(was_in_doubt=True)
+    assert resolution.answer(AT_P, ServerPart("p1", (ANN,), ())) == WalkAgain(was_in_doubt=True)
     for _ in range(3):
         resolution.begin()
         resolution.answer(HOME, Unchanged())
@@ -284,10 +286,10 @@ def test_an_arc_that_only_its_parents_home_holds_is_a_doubt_however_often_it_is_
 
 
 def test_a_process_that_only_its_parents_home_knows_is_a_doubt():
-    home = Part("h1", (), (), (onward(AT_P, P, processes=(ANN,)),))
+    home = ServerPart("h1", (), (), (onward(AT_P, P, processes=(ANN,)),))
     resolution, _ = started()
     resolution.answer(HOME, home)
-    assert resolution.answer(AT_P, Part("p1", (), (P,))) == WalkAgain(was_in_doubt=True)
+    assert resolution.answer(AT_P, ServerPart("p1", (), (P,))) == WalkAgain(was_in_doubt=True)
 
 
 # Servers that keep walks from agreeing
@@ -299,7 +301,7 @@ def leave_out(resolution):
 
 
 def flipping(number):
-    return Part(f"p{number}", (ANN, FAR), (P,))
+    return ServerPart(f"p{number}", (ANN, FAR), (P,))
 
 
 def test_a_server_that_changes_its_part_in_each_walk_is_left_out_and_named():
@@ -318,15 +320,15 @@ def test_a_server_that_changes_its_part_in_each_walk_is_left_out_and_named():
 
 
 def test_a_server_that_changed_once_is_not_blamed_beside_one_that_always_does():
-    home = Part("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q)))
+    home = ServerPart("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q)))
     resolution, _ = started()
     resolution.answer(HOME, home)
-    resolution.answer(AT_Q, Part("q1", (), (Q,)))
+    resolution.answer(AT_Q, ServerPart("q1", (), (Q,)))
     resolution.answer(AT_P, flipping(1))
     for number in range(2, 5):
         resolution.begin()
         resolution.answer(HOME, Unchanged())
-        resolution.answer(AT_Q, Part("q2", (), (Q,)) if number == 4 else Unchanged())
+        resolution.answer(AT_Q, ServerPart("q2", (), (Q,)) if number == 4 else Unchanged())
         assert resolution.answer(AT_P, flipping(number)) == WalkAgain(False)
     assert leave_out(resolution) == {AT_P: CHANGES}
 
@@ -346,19 +348,19 @@ def test_a_server_in_another_view_than_the_root_is_left_out():
 
 
 def test_a_server_that_leads_to_what_its_home_denies_is_left_out():
-    home = Part("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q)))
+    home = ServerPart("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q)))
     resolution, _ = started()
     resolution.answer(HOME, home)
     ghost = NodeId("ghost@q.example")
-    resolution.answer(AT_P, Part("p1", (), (P,), (onward(AT_Q, ghost),)))
-    assert resolution.answer(AT_Q, Part("q1", (), (Q,))) == WalkAgain(True)
+    resolution.answer(AT_P, ServerPart("p1", (), (P,), (onward(AT_Q, ghost),)))
+    assert resolution.answer(AT_Q, ServerPart("q1", (), (Q,))) == WalkAgain(True)
     assert leave_out(resolution) == {AT_P: CONTRADICTS}
 
 
 def test_a_server_that_denies_what_the_root_leads_to_is_left_out():
     resolution, _ = started()
     resolution.answer(HOME, LEADS_TO_P)
-    assert resolution.answer(AT_P, Part("p1", (ANN,), ())) == WalkAgain(True)
+    assert resolution.answer(AT_P, ServerPart("p1", (ANN,), ())) == WalkAgain(True)
     assert leave_out(resolution) == {AT_P: CONTRADICTS}
 
 
@@ -416,7 +418,7 @@ def test_a_remembered_walk_counts_as_the_first():
 def test_a_remembered_walk_that_no_longer_holds_is_replaced():
     resolution, _ = started(remembered=agreed_walk())
     resolution.answer(HOME, Unchanged())
-    assert resolution.answer(AT_P, Part("p2", (), (P,))) == WalkAgain(False)
+    assert resolution.answer(AT_P, ServerPart("p2", (), (P,))) == WalkAgain(False)
     resolution.begin()
     resolution.answer(HOME, Unchanged())
     assert resolution.answer(AT_P, Unchanged()).processes == (FAR,)
@@ -435,12 +437,12 @@ def test_a_remembered_walk_with_a_server_that_now_fails_is_incomplete():
 
 
 def test_a_resolution_with_steps_asks_for_them_and_draws_the_walk():
-    to_p = WalkStep(TOP, P, NodeKind.GROUP, ArcState.NORMAL)
-    near, far = (WalkStep(tail, FAR, NodeKind.PROCESS, ArcState.NORMAL) for tail in (P, TOP))
+    to_p = PlanStep(TOP, P, NodeKind.GROUP, ArcState.NORMAL)
+    near, far = (PlanStep(tail, FAR, NodeKind.PROCESS, ArcState.NORMAL) for tail in (P, TOP))
     resolution, first = started(with_steps=True, remembered=agreed_walk())
     assert first == Ask((PartRequest(HOME, only(TOP), None, with_steps=True),)), "what is remembered has no steps"
-    resolution.answer(HOME, Part("h1", (FAR,), (), (onward(AT_P, P),), (Delivery(far, 2),)))
-    resolution.answer(AT_P, Part("p1", (FAR,), (P,), (), (Delivery(to_p, 0), Delivery(near, 1))))
+    resolution.answer(HOME, ServerPart("h1", (FAR,), (), (onward(AT_P, P),), (DeliveryStep(far, 2),)))
+    resolution.answer(AT_P, ServerPart("p1", (FAR,), (P,), (), (DeliveryStep(to_p, 0), DeliveryStep(near, 1))))
     resolution.begin()
     resolution.answer(HOME, Unchanged())
     assert resolution.answer(AT_P, Unchanged()).walk == (to_p, near)
@@ -449,11 +451,11 @@ def test_a_resolution_with_steps_asks_for_them_and_draws_the_walk():
 
 def test_a_long_walk_is_drawn_in_slices():
     names = tuple(NodeId(f"p{number:05}@far.example") for number in range(20_000))
-    steps = tuple(Delivery(WalkStep(TOP, name, NodeKind.PROCESS, ArcState.NORMAL), 0) for name in names)
+    steps = tuple(DeliveryStep(PlanStep(TOP, name, NodeKind.PROCESS, ArcState.NORMAL), 0) for name in names)
     counts = {}
     for with_steps in (False, True):
         resolution, _ = started(with_steps=with_steps, unites_in_slices=True)
-        uniting = resolution.answer(HOME, Part("h1", names, (), (), steps))
+        uniting = resolution.answer(HOME, ServerPart("h1", names, (), (), steps))
         counts[with_steps] = sum(1 for _ in uniting.slices)
     assert counts[True] >= counts[False] + 3 * len(names) / 3_000
     assert resolution.expire().walk == tuple(delivery.step for delivery in steps)
@@ -464,8 +466,10 @@ def test_whether_very_many_are_told_of_is_found_in_slices(column):
     names = tuple(NodeId(f"n{number:05}@p.example") for number in range(20_000))
     for told in (names, names[:-1]):
         resolution, _ = started(unites_in_slices=True)
-        resolution.answer(HOME, Part("h1", (), (), (Onward(AT_P, **{"groups": (), "processes": (), column: names}),)))
-        judging = resolution.answer(AT_P, Part("p1", **{"groups": (), "processes": (), column: told}))
+        resolution.answer(
+            HOME, ServerPart("h1", (), (), (OnwardNodes(AT_P, **{"groups": (), "processes": (), column: names}),))
+        )
+        judging = resolution.answer(AT_P, ServerPart("p1", **{"groups": (), "processes": (), column: told}))
         slices, found = 0, None
         while found is None:
             try:
@@ -485,14 +489,14 @@ REACHED_BY_P, REACHED_BY_Q, EXCEPTED_FROM_Q = Masks(0b01, 0), Masks(0b10, 0), Ma
 
 
 def started_set(**options):
-    resolution = Resolution(SET, root=HOME, homes=HOMES, **options)
+    resolution = DistributedResolution(SET, root=HOME, homes=HOMES, **options)
     return resolution, resolution.begin()
 
 
 def part_of_set(version, processes=(), groups=(), onward=()):
     names, masks = zip(*processes, strict=True) if processes else ((), ())
     group_names, group_masks = zip(*groups, strict=True) if groups else ((), ())
-    return Part(version, names, group_names, onward, process_masks=masks, group_masks=group_masks)
+    return ServerPart(version, names, group_names, onward, process_masks=masks, group_masks=group_masks)
 
 
 def test_a_set_asks_the_homes_of_all_its_groups_first_and_the_root_only_where_it_is_one():
@@ -513,7 +517,7 @@ def test_what_servers_know_of_a_foreign_process_is_united_and_the_excepted_are_l
     resolved = resolution.answer(AT_R, Unchanged())
     assert (resolved.processes, resolved.process_firsts) == ((ANN, both), (0, 0))
     assert resolved.duplicates == 2
-    again = Resolution(SET, root=HOME, homes=HOMES, remembered=resolution.agreed())
+    again = DistributedResolution(SET, root=HOME, homes=HOMES, remembered=resolution.agreed())
     again.begin()
     for server in (AT_P, AT_Q):
         again.answer(server, Unchanged())
@@ -536,7 +540,7 @@ def test_of_a_process_whose_home_is_away_the_homes_of_its_groups_decide_together
     resolution, _ = started_set()
     away, other = ServerId("s.example"), NodeId("bob@s.example")
     onward = [
-        Onward(away, (), (NodeId("cat@s.example"), other), (REACHED_BY_Q, masks))
+        OnwardNodes(away, (), (NodeId("cat@s.example"), other), (REACHED_BY_Q, masks))
         for masks in (REACHED_BY_Q, EXCEPTED_FROM_Q)
     ]
     resolution.answer(AT_P, part_of_set("p1"))
@@ -552,20 +556,20 @@ def test_of_a_process_whose_home_is_away_the_homes_of_its_groups_decide_together
 def test_a_process_below_exceptions_alone_need_not_be_told_by_its_home():
     resolution, _ = started_set()
     resolution.answer(AT_Q, part_of_set("q1"))
-    resolution.answer(AT_R, part_of_set("r1", onward=(Onward(AT_P, (), (ANN,), (EXCEPTED_FROM_Q,)),)))
+    resolution.answer(AT_R, part_of_set("r1", onward=(OnwardNodes(AT_P, (), (ANN,), (EXCEPTED_FROM_Q,)),)))
     assert resolution.answer(AT_P, part_of_set("p1")) == WalkAgain(was_in_doubt=False)
 
 
 def test_a_process_below_a_target_that_its_home_does_not_tell_is_a_doubt():
     resolution, _ = started_set()
     resolution.answer(AT_R, part_of_set("r1"))
-    resolution.answer(AT_Q, part_of_set("q1", onward=(Onward(AT_P, (), (ANN,), (REACHED_BY_Q,)),)))
+    resolution.answer(AT_Q, part_of_set("q1", onward=(OnwardNodes(AT_P, (), (ANN,), (REACHED_BY_Q,)),)))
     assert resolution.answer(AT_P, part_of_set("p1")) == WalkAgain(was_in_doubt=True)
 
 
 def test_who_does_not_know_all_that_was_done_apart_leaves_the_whole_set_unreachable():
     resolution, _ = started_set()
-    resolution.answer(AT_P, Part("p1", (ANN,), (), is_healed=False, process_masks=(REACHED_BY_P,)))
+    resolution.answer(AT_P, ServerPart("p1", (ANN,), (), is_healed=False, process_masks=(REACHED_BY_P,)))
     resolution.answer(AT_Q, part_of_set("q1"))
     resolution.answer(AT_R, part_of_set("r1"))
     resolved = resolution.expire()
@@ -574,7 +578,7 @@ def test_who_does_not_know_all_that_was_done_apart_leaves_the_whole_set_unreacha
 
 def test_a_walk_for_which_no_home_is_left_to_be_asked_is_over_at_once():
     targets = (Target(P, (P,)),)
-    resolution = Resolution(targets, root=HOME, homes={P: AT_P})
+    resolution = DistributedResolution(targets, root=HOME, homes={P: AT_P})
     resolution.begin()
     resolution.answer(AT_P, part_of_set("p1", onward=(onward(AT_Q), onward(AT_R))))
     resolution.answer(AT_Q, part_of_set("q1"))
@@ -584,5 +588,5 @@ def test_a_walk_for_which_no_home_is_left_to_be_asked_is_over_at_once():
     resolution.answer(AT_R, Unchanged())
     assert resolution.failed(AT_P, "no answer") == WalkAgain(False)
     resolved = resolution.begin()
-    assert isinstance(resolved, Resolved)
+    assert isinstance(resolved, ResolvedIds)
     assert (resolved.processes, resolved.unreachable) == ((), (P,))

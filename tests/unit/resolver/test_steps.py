@@ -7,15 +7,15 @@ from namegraph.graph.name_graph import ArcState
 from namegraph.model.names import NodeId
 from namegraph.model.rows import NodeKind
 from namegraph.model.slices import at_once
-from resolver.plans import WalkStep, make_plan
-from resolver.steps import Delivery, assemble, deliveries
+from resolver.plans import PlanStep, make_plan
+from resolver.steps import DeliveryStep, assemble, deliveries
 from tests.small_graphs import SmallGraph, node_id
 
 A, B, C, Z = (NodeId(f"{letter}@x.example") for letter in "abcz")
 
 
 def told(*steps):
-    return [Delivery(WalkStep(tail, head, NodeKind.GROUP, ArcState.NORMAL), cost) for tail, head, cost in steps]
+    return [DeliveryStep(PlanStep(tail, head, NodeKind.GROUP, ArcState.NORMAL), cost) for tail, head, cost in steps]
 
 
 def walked(group, *steps):

@@ -1,15 +1,17 @@
 """Remembered walks stay within their limit."""
 
 from namegraph.model.names import NodeId, ServerId
-from resolver.parts import Part
-from resolver.plans import Onward
-from resolver.resolution import AgreedWalk, Resolved
+from resolver.parts import ServerPart
+from resolver.plans import OnwardNodes
+from resolver.resolution import AgreedWalk, ResolvedIds
 from resolver.walk_memory import WalkMemory
 
 
 def walk(*processes, leads_to=()):
-    onward = (Onward(ServerId("p.example"), tuple(map(NodeId, leads_to)), ()),) if leads_to else ()
-    return AgreedWalk({ServerId("h.example"): Part("v", tuple(map(NodeId, processes)), (), onward)}, Resolved((), ()))
+    onward = (OnwardNodes(ServerId("p.example"), tuple(map(NodeId, leads_to)), ()),) if leads_to else ()
+    return AgreedWalk(
+        {ServerId("h.example"): ServerPart("v", tuple(map(NodeId, processes)), (), onward)}, ResolvedIds((), ())
+    )
 
 
 def test_the_last_walk_of_an_originator_is_recalled():

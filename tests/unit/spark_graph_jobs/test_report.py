@@ -10,7 +10,7 @@ import pytest
 
 from spark_graph_jobs.compare.suspended import Suspended
 from spark_graph_jobs.finding import Finding, Severity
-from spark_graph_jobs.questions.answer import Answer, info
+from spark_graph_jobs.questions.answer import QuestionAnswer, info
 from spark_graph_jobs.questions.asking import Answers, Picture
 from spark_graph_jobs.questions.exposure import QUESTION as EXPOSURE
 from spark_graph_jobs.questions.exposure import Matrix
@@ -19,7 +19,7 @@ from spark_graph_jobs.questions.weak_points import QUESTION as LOOPS
 from spark_graph_jobs.report import drawings
 from spark_graph_jobs.report.page import FINDINGS_SHOWN_LIMIT, write_report
 from spark_graph_jobs.results import AuditResult, Made, Result, Verdict, in_iso
-from spark_graph_jobs.snapshot.discovery import Collection, Snapshot, Taken
+from spark_graph_jobs.snapshot.discovery import Collection, ServerSnapshot, TakenHow
 
 NASTY = "<script>alert(1)</script>\"&'@x.example"
 
@@ -27,13 +27,13 @@ NASTY = "<script>alert(1)</script>\"&'@x.example"
 @pytest.fixture
 def collection():
     rows = dict.fromkeys(("nodes", "arcs"), 7)
-    snapshot = Snapshot("north", Path("north"), ("x.example",), "1@north", "c", (), rows, None)
+    snapshot = ServerSnapshot("north", Path("north"), ("x.example",), "1@north", "c", (), rows, None)
     return Collection((snapshot,), (), False, None)
 
 
 def answers():
     finding = info(EXPOSURE, NASTY, "m", [NASTY, "b"], see=f"shadowtree resolve '{NASTY}'")
-    answer = Answer(EXPOSURE, "What it says.", ("group", "count"), ((NASTY, 1234567),), (finding,))
+    answer = QuestionAnswer(EXPOSURE, "What it says.", ("group", "count"), ((NASTY, 1234567),), (finding,))
     picture = Picture(
         depths={0: 3, 4: 1},
         loop_sizes=[2, 3, 9],
@@ -41,7 +41,7 @@ def answers():
         loops=[(NASTY, [(NASTY, "b@x", "shadow"), ("b@x", NASTY, "shadow"), ("b@x", "c@x", "fade")])],
         totals={"groups": 1, "processes": 2, "arcs": 3, "virtual nodes": 4, "domains": 5},
     )
-    given = [(answer, 0.5), (Answer(NESTING, "n"), 0.1), (Answer(LOOPS, "l"), 0.1)]
+    given = [(answer, 0.5), (QuestionAnswer(NESTING, "n"), 0.1), (QuestionAnswer(LOOPS, "l"), 0.1)]
     return Answers("driver (scipy)", "no jar of GraphFrames", given, picture)
 
 
@@ -130,7 +130,7 @@ def test_it_says_when_and_by_which_version_and_with_which_options_it_was_made(tm
 
 def taken(snapshot, hour, minute, address="127.0.0.1:7400", **options):
     at = datetime(2026, 3, 1, hour, minute, tzinfo=UTC)
-    return replace(snapshot, taken=Taken(at, "shadowtree 1.2.3", address, options))
+    return replace(snapshot, taken=TakenHow(at, "shadowtree 1.2.3", address, options))
 
 
 def test_of_a_cut_it_says_which_instant_it_was_and_from_which_address_each_snapshot_came(tmp_path, collection):

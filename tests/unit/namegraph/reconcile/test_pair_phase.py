@@ -11,7 +11,7 @@ from namegraph.model.ownership import OwnershipTable
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import NodeKind
 from namegraph.reconcile import pair_phase
-from namegraph.reconcile.pair_phase import Pair, PairPhase
+from namegraph.reconcile.pair_phase import PairPhase, PairState
 from namegraph.reconcile.reconciliation import Reconciliation
 from namegraph.state.context import ServerContext
 from namegraph.state.view_phase import ViewPhase
@@ -29,7 +29,7 @@ def arcs(number):
 
 
 def pair_in(phase, *, waiting=0):
-    pair = Pair()
+    pair = PairState()
     match phase:
         case PairPhase.COMPARING:
             pair.compare()
@@ -44,11 +44,11 @@ def pair_in(phase, *, waiting=0):
 @pytest.mark.parametrize(
     ("event", "after", "to_settle"),
     [
-        (Pair.compare, (COMPARING, COMPARING, COMPARING, COMPARING), None),
+        (PairState.compare, (COMPARING, COMPARING, COMPARING, COMPARING), None),
         (lambda pair: len(pair.reply(arcs(1))), (SETTLING, SETTLING, SETTLING, SETTLING), 1),
         (lambda pair: len(pair.reply([])), (SETTLED, SETTLED, SETTLED, SETTLED), 0),
         (lambda pair: len(pair.next_batch()), (SETTLED, COMPARING, SETTLED, INTERRUPTED), 0),
-        (Pair.interrupt, (INTERRUPTED, INTERRUPTED, INTERRUPTED, INTERRUPTED), None),
+        (PairState.interrupt, (INTERRUPTED, INTERRUPTED, INTERRUPTED, INTERRUPTED), None),
     ],
     ids=["compare", "reply with arcs", "reply without", "last batch is over", "interrupt"],
 )
@@ -59,7 +59,7 @@ def test_every_phase_against_every_event(phase, event, after, to_settle):
     assert pair.phase is dict(zip(PairPhase, after, strict=True))[phase]
 
 
-@pytest.mark.parametrize("end", [Pair.compare, Pair.interrupt])
+@pytest.mark.parametrize("end", [PairState.compare, PairState.interrupt])
 def test_arcs_that_wait_are_compared_again_and_not_settled_as_they_were(monkeypatch, end):
     monkeypatch.setattr(pair_phase, "BATCH", 1)
     pair = pair_in(SETTLING, waiting=1)
@@ -69,7 +69,7 @@ def test_arcs_that_wait_are_compared_again_and_not_settled_as_they_were(monkeypa
 
 def test_batches_follow_one_another(monkeypatch):
     monkeypatch.setattr(pair_phase, "BATCH", 2)
-    pair = Pair()
+    pair = PairState()
     batches = [pair.reply(arcs(5)), pair.next_batch(), pair.next_batch()]
     assert [len(batch) for batch in batches] == [2, 2, 1]
     assert (pair.phase, pair.next_batch(), pair.phase) == (SETTLING, [], SETTLED)

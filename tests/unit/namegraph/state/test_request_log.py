@@ -12,7 +12,7 @@ from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, Join
 from namegraph.model.outcomes import Committed, EffectKind, GraphEffect, ImportCounts
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from namegraph.model.rows import Records, RequestId
-from namegraph.state.pending_requests import Asked, PendingRequests
+from namegraph.state.pending_requests import PendingRequest, PendingRequests
 from namegraph.state.request_log import REQUEST_ID_LENGTH_LIMIT, RequestLog, decode_outcome, digest_of, encode_outcome
 from namegraph.wire.message_parts import UpdateId
 from tests.cores import CoreUnderTest
@@ -240,6 +240,6 @@ def test_an_outcome_that_is_forgotten_stays_so_when_more_of_it_is_known():
 
 def test_an_update_whose_outcome_was_forgotten_over_a_restart_ends_without_a_reply():
     requests, update_id = PendingRequests(), UpdateId(ServerId("x"), 1)
-    requests.begin(update_id, Asked(RequestId("r"), "", []))
+    requests.begin(update_id, PendingRequest(RequestId("r"), "", []))
     requests.complete(update_id, ())
     assert requests.answer(update_id, is_confirmed=True) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nameserver.config.declared import Number, SettingsError, Word
+from nameserver.config.declared import Number, SettingsError, WordReader
 from nameserver.config.settings import (
     DECLARED,
     SUBNETS_LIMIT,
@@ -346,7 +346,7 @@ def test_each_setting_has_a_help_text_and_a_row_with_its_variable_in_the_page(ke
     assert f"`{variable_of(key)}`" in page
 
 
-@pytest.mark.parametrize("key", [key for key, each in DECLARED.items() if isinstance(each.read, Word)])
+@pytest.mark.parametrize("key", [key for key, each in DECLARED.items() if isinstance(each.read, WordReader)])
 def test_each_word_that_is_none_is_told_with_all_words(tmp_path, key):
     said = refusal(tmp_path, "".join(BASE) + f'{key} = "loud"\n')
     assert said == f"FILE:3: {key}: 'loud' is none of {', '.join(DECLARED[key].read.words)}"

@@ -12,7 +12,7 @@ from delivery.model.events import CloseParcels, SendAll, Settled
 from namegraph import NodeId, Reason, ServerId, at_once, group_not_found, refuse
 from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
-from nameserver.deliveries.machine import MailboxState, Progress
+from nameserver.deliveries.machine import DeliveryProgress, MailboxState
 from nameserver.deliveries.ring_view import RingView
 from nameserver.delivery_service import (
     DELIVERY_SERVICE,
@@ -111,7 +111,7 @@ class CoreMachine:
             pending = tuple(sorted(server for server, count in row.posted.items() if count < 0))
             served = [count for count in (row.mailboxes, *row.posted.values()) if count > 0]
             if pending:
-                return Progress(sum(served), len(served), pending)
+                return DeliveryProgress(sum(served), len(served), pending)
         return None
 
     def is_in_reach(self, server):

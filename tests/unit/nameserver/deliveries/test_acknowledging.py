@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from delivery.mailboxes.subscription_read import Standing
+from delivery.mailboxes.subscription_read import EndpointPosition
 from delivery.model.events import AcknowledgeAll
 from delivery.model.words import Kept, Position
 from namegraph import NodeId, Reason, RefusedError, refuse
@@ -41,7 +41,7 @@ def together(machine):
 
 
 def endpoint(together, machine, number):
-    standings = {kept: Standing(Position(0, -1)) for kept in Kept}
+    standings = {kept: EndpointPosition(Position(0, -1)) for kept in Kept}
     return Acknowledging(together, machine, Endpoint(NodeId(f"p{number}@a.x"), (number, "desk"), 7), standings)
 
 

@@ -9,7 +9,7 @@ import pytest
 import shadowtree
 from delivery.log.log import CUT_AT_LEAST
 from delivery.model.events import CloseMailbox
-from delivery.model.words import Message, Quality, target_set
+from delivery.model.words import MessageContent, Quality, target_set
 from delivery.origin.dead_letters import DeadReason
 from delivery.wire.posts import Parcel, encode
 from namegraph import DeleteGroup, LogRecord, NodeId, Reason, refuse
@@ -395,7 +395,7 @@ async def test_mailboxes_are_those_of_one_server_in_pages(here, there, scene):
 async def test_dead_letters_are_those_of_one_server_in_pages(here, there, scene):
     letters = scene[0].servers["b.x"].delivery.dead_letters
     for number in (3, 5, 8):
-        parcel = Parcel(1, 0, number, target_set([LAB]), Quality.FIFO, (Message(b"text"),))
+        parcel = Parcel(1, 0, number, target_set([LAB]), Quality.FIFO, (MessageContent(b"text"),))
         letters.add(number, encode(parcel), "z.x", DeadReason.SERVER_REMOVED)
     assert (await here.dead_letters()).dead_letters == ()
     found = await here.dead_letters("b.x")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from delivery.model.events import DatagramSent, OpenMailbox, Send
-from delivery.model.words import Message, Quality, target_set
+from delivery.model.words import MessageContent, Quality, target_set
 from delivery.server import Server as BothHalves
 from delivery.volatile.datagrams import PeerDatagram
 from delivery.wire.posts import Datagram, encode
@@ -452,7 +452,7 @@ class Shown:
 
 def tick(server, payload=b"tick"):
     ticket = server.run_loop.new_ticket()
-    server.run_loop.take(Send(ticket, target_set(["staff@b.c"]), Message(payload), Quality.DATAGRAM))
+    server.run_loop.take(Send(ticket, target_set(["staff@b.c"]), MessageContent(payload), Quality.DATAGRAM))
 
 
 async def test_a_datagram_leaves_at_once_though_the_disk_is_slow(both_halves):
@@ -484,7 +484,7 @@ async def test_a_datagram_that_rests_on_a_membership_waits_until_that_is_durable
 async def test_what_comes_while_the_database_fails_is_dropped_and_counted(both_halves):
     server = both_halves
     start = server.core.delivery.datagrams.start
-    told = encode(Datagram(1, start, target_set(["staff@b.c"]), Message(b"from there")))
+    told = encode(Datagram(1, start, target_set(["staff@b.c"]), MessageContent(b"from there")))
     server.run_loop.take_datagram("two", told)
     server.store.fill_the_disk()
     update = server.begin(CreateGroup("more@b.c"))

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from nameserver.calls.places import REQUEST_BYTES_LIMIT, SMALL_REQUEST_BYTES, Places, RequestBytes, admitted_shortly
-from nameserver.reads.known_checks import KNOWN_PAIRS_LIMIT, Known
+from nameserver.reads.known_checks import KNOWN_PAIRS_LIMIT, KnownCode
 from nameserver.telemetry.calls_under_way import CallsUnderWay
 from shadowtree.v1 import name_service_pb2 as m
 from tests.fakes.name_servers import NameServers
@@ -79,10 +79,10 @@ async def test_pairs_together_are_answered_as_one_by_one(subnets):
         assert len(response.answers) == len(pairs)
         for (group, member), answer in zip(pairs, response.answers, strict=True):
             expected = await long_way(server, m.CheckRequest(group=group, member=member))
-            if answer in (Known.YES, Known.NO):
-                assert expected == m.CheckResponse(is_member=answer == Known.YES, revision=response.revision)
+            if answer in (KnownCode.YES, KnownCode.NO):
+                assert expected == m.CheckResponse(is_member=answer == KnownCode.YES, revision=response.revision)
             is_foreign = member.endswith("people.example") and len(subnets) > 1
-            assert (answer == Known.OTHERS_KNOW_MORE) is is_foreign
+            assert (answer == KnownCode.OTHERS_KNOW_MORE) is is_foreign
 
 
 async def test_what_is_not_yet_durable_goes_the_long_way():
@@ -120,7 +120,7 @@ async def test_what_may_wait_or_says_more_goes_the_long_way(asked):
             response = await servers[A].names.CheckKnown(
                 m.CheckKnownRequest(**columns, at_least_revision=request.at_least_revision)
             )
-            assert response.answers == bytes([Known.UNANSWERED])
+            assert response.answers == bytes([KnownCode.UNANSWERED])
         assert all(way(b"\xff") is None for way in servers[A].short_ways.values())
 
 
@@ -135,7 +135,7 @@ async def test_what_others_may_know_better_goes_the_long_way():
         server.out_of_reach.add(B)
         assert short_way(server, request) is None
         response = await server.names.CheckKnown(m.CheckKnownRequest(groups=[request.group], members=[request.member]))
-        assert response.answers == bytes([Known.UNANSWERED])
+        assert response.answers == bytes([KnownCode.UNANSWERED])
 
 
 async def test_a_request_that_is_too_long_or_torn_is_refused():

@@ -13,7 +13,7 @@ from namegraph.model.rows import NodeKind
 from nameserver.calls import stable_listing
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads import resolve_stream
-from nameserver.reads.distributed_resolve import Answer
+from nameserver.reads.distributed_resolve import ResolveAnswer
 from nameserver.reads.exports import ExportCalls
 from nameserver.reads.memberships import MembershipCalls
 from nameserver.reads.resolve_stream import StreamCalls
@@ -22,8 +22,8 @@ from nameserver.routing.ownership import Routing
 from resolver import steps
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
-from resolver.plans import WalkStep
-from resolver.resolution import Resolved
+from resolver.plans import PlanStep
+from resolver.resolution import ResolvedIds
 from shadowtree.v1 import name_service_pb2 as m
 from tests.unit.nameserver.gated_store import GatedStore
 
@@ -155,8 +155,8 @@ class OverServers:
     is_alone = False
 
     async def resolve(self, group, *_, **__):
-        steps = [WalkStep(group, name, NodeKind.GROUP, ArcState.NORMAL) for name in GROUPS]
-        return Answer(Resolved((), (), walk=tuple(steps)), "1@one")
+        steps = [PlanStep(group, name, NodeKind.GROUP, ArcState.NORMAL) for name in GROUPS]
+        return ResolveAnswer(ResolvedIds((), (), walk=tuple(steps)), "1@one")
 
 
 async def test_a_walk_over_several_servers_is_written_a_few_steps_at_a_time(server, monkeypatch):

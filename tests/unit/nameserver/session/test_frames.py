@@ -12,7 +12,7 @@ from nameserver.session.frames import (
     DATAGRAMS_LIMIT,
     TEXT_LIMIT,
     Acquaintances,
-    Datagrams,
+    DatagramFrame,
     Frame,
     Goodbye,
     GoodbyeReason,
@@ -39,7 +39,7 @@ FRAMES = [
     Letters(3, 17, (b"one", b"", b"three"), 5, 6, Lane.POST),
     LetterPart(3, 17, b"part", True, 5, 6),
     LetterPart(3, 17, b"part", True, 5, 6, Lane.POST),
-    Datagrams(3, (b"one", b"")),
+    DatagramFrame(3, (b"one", b"")),
     Receipt(3, 5),
     Receipt(3, 5, 6),
     Relay(3, "a.x", "b.x", 2**64 - 1, True, is_first=True, taken=7, payload=b"inner", end=""),
@@ -84,7 +84,7 @@ def test_a_hello_that_names_nobody_is_malformed(hello):
 
 @pytest.mark.parametrize("count", [0, DATAGRAMS_LIMIT + 1])
 def test_no_datagrams_and_too_many_are_malformed(count):
-    assert isinstance(decode(encode(Datagrams(3, (b"",) * count))), Malformed)
+    assert isinstance(decode(encode(DatagramFrame(3, (b"",) * count))), Malformed)
 
 
 @pytest.mark.parametrize("known", [{"server": ""}, {"server": "b.x", "subnets": ["no subnet"]}])

@@ -11,7 +11,7 @@ from namegraph.events import Lane
 from namegraph.state.durable_maps import DurableState
 from namegraph.state.reliable_channels import Channels
 from nameserver.session.frames import Hello, decode, encode
-from nameserver.session.session import Session, State
+from nameserver.session.session import Session, SessionState
 from nameserver.session.session_events import Faulted, LettersCame, Opened, ReceiptCame
 from nameserver.session.session_lane import LIMITS, POST_OVERHEAD_BYTES
 from nameserver.session.session_tiebreak import SessionNumbers
@@ -246,5 +246,5 @@ def test_whatever_breaks_every_durable_letter_is_handled_once_and_in_order(steps
         for lane in Lane:
             assert end.lanes[lane].handled == other.lanes[lane].sent
             assert not list(other.lanes[lane].channels.kept(end.name))
-        assert end.session.state is State.OPEN
+        assert end.session.state is SessionState.OPEN
         assert has_repeated or not end.faults

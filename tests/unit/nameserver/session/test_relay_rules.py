@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nameserver.session.frames import Relay
-from nameserver.session.relay_rules import Arrived, Back, Onward, RelayFault, ended, way_of
-from nameserver.session.session import State
+from nameserver.session.relay_rules import Arrived, Back, RelayFault, RelayOnward, ended, way_of
+from nameserver.session.session import SessionState
 from nameserver.transport.peer_streams import StreamBrokenError
 from nameserver.transport.relay_hub import RelayHub
 from nameserver.transport.relayed_stream import (
@@ -37,7 +37,7 @@ def way(frame, *, sender, here="c.x", reached=("a.x", "b.x"), known=("a.x", "b.x
 
 def test_a_frame_goes_on_to_its_destination():
     frame = relay("a.x", "b.x")
-    assert way(frame, sender="a.x") == Onward(frame)
+    assert way(frame, sender="a.x") == RelayOnward(frame)
 
 
 def test_a_frame_arrives_from_whoever_passes_it_on():
@@ -76,7 +76,7 @@ def test_no_frame_makes_more_than_two_steps_whoever_reaches_whom(source, destina
     frame, sender, here = relay(source, destination), source, first
     for steps in range(1, 4):  # noqa: B007
         found = way(frame, sender=sender, here=here, reached=reached.get(here, ()), known=SERVERS)
-        if not isinstance(found, Onward):
+        if not isinstance(found, RelayOnward):
             break
         assert found.relay == frame
         sender, here = here, destination
@@ -272,7 +272,7 @@ async def test_who_sends_more_than_the_window_is_cut_off(pair, payloads):
 
 
 def test_frames_of_any_size_that_wait_to_be_passed_on_hold_no_more_than_so_much():
-    session = SimpleNamespace(state=State.OPEN, is_open_there=True, number=7, next_frame=lambda: None)
+    session = SimpleNamespace(state=SessionState.OPEN, is_open_there=True, number=7, next_frame=lambda: None)
     conversation = SessionRunner(session, None, None, heard=None, pulse=None, view=None, cannot_write=None, clock=None)
     large = Relay(0, "a.x", "b.x", 1, True, payload=bytes(RELAYS_BYTES_LIMIT // 4))
     assert [conversation.pass_on(large) for _ in range(5)] == [True] * 4 + [False]

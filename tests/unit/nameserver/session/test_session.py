@@ -22,7 +22,7 @@ from nameserver.session.frames import (
     Receipt,
     Relay,
 )
-from nameserver.session.session import Session, State
+from nameserver.session.session import Session, SessionState
 from nameserver.session.session_events import (
     AcquaintancesCame,
     Faulted,
@@ -88,16 +88,16 @@ def frames(session):
 
 def session_in(state, *, receipt=(0, 0), **keywords):
     """Return a session that was dialled here, except in LISTENING, with nothing left to send."""
-    session = new_session(is_dialled_here=state is not State.LISTENING, **keywords)
+    session = new_session(is_dialled_here=state is not SessionState.LISTENING, **keywords)
     frames(session)
-    if state in (State.GREETING, State.LISTENING):
+    if state in (SessionState.GREETING, SessionState.LISTENING):
         return session
-    if state is State.ENDED:
+    if state is SessionState.ENDED:
         session.lost("cut")
         return session
     session.receive(hello())
     frames(session)
-    if state is State.OPEN:
+    if state is SessionState.OPEN:
         session.receive(Receipt(NUMBER, *receipt))
     assert session.state is state
     return session
@@ -116,7 +116,7 @@ LEAVING = Leaving(NUMBER)
 GOODBYE = Goodbye(GoodbyeReason.LEAVING, "shutting down")
 GARBAGE = Malformed("no frame")
 OPENED = [Opened(GOOD), ReceiptCame(0), ReceiptCame(0, POST)]
-GREETING, LISTENING, RESUMING, OPEN, ENDED = State
+GREETING, LISTENING, RESUMING, OPEN, ENDED = SessionState
 
 OUT_OF_TURN = (ENDED, [Faulted(FaultKind.UNEXPECTED)], [GoodbyeReason.MALFORMED])
 MALFORMED = (ENDED, [Faulted(FaultKind.GARBAGE)], [GoodbyeReason.MALFORMED])
@@ -200,7 +200,7 @@ def test_the_table_has_every_state_against_every_kind_of_frame():
     kinds = {(kind, None) for kind in (Hello, Receipt, Heartbeat, Relay, Acquaintances, Leaving, Goodbye, Malformed)}
     kinds |= {(kind, lane) for kind in (Letters, LetterPart) for lane in Lane}
     found = {(state, (type(frame), getattr(frame, "lane", None))) for state, frame in MEANING}
-    assert found == {(state, kind) for state in State for kind in kinds}
+    assert found == {(state, kind) for state in SessionState for kind in kinds}
 
 
 @pytest.mark.parametrize(("state", "frame"), MEANING, ids=lambda value: getattr(value, "value", type(value).__name__))
@@ -213,7 +213,7 @@ def test_what_a_frame_means_in_a_state(state, frame):
     assert (session.ending is not None) == (state_after is ENDED)
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", SessionState)
 def test_a_loss_ends_a_session_without_a_word(state):
     session = session_in(state)
     session.lost("broken")
@@ -222,7 +222,7 @@ def test_a_loss_ends_a_session_without_a_word(state):
     assert frames(session) == []
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", SessionState)
 def test_a_session_that_is_parted_says_goodbye_and_nothing_else(state):
     session = session_in(state)
     session.part(REFUSAL)

@@ -4,7 +4,7 @@ from itertools import permutations, product
 
 import pytest
 
-from nameserver.session.session_tiebreak import LEAP_LIMIT, SessionNumbers, Standing, newcomer_stays
+from nameserver.session.session_tiebreak import LEAP_LIMIT, SessionNumbers, SessionRank, newcomer_stays
 
 
 def survivor(sessions, *, here, peer):
@@ -14,7 +14,7 @@ def survivor(sessions, *, here, peer):
     standing = None
     for session in sessions:
         dialler, number, *way = session
-        newcomer = Standing(1, not way, dialler == here, number)
+        newcomer = SessionRank(1, not way, dialler == here, number)
         if standing is None or newcomer_stays(newcomer, standing[0], here=here, peer=peer):
             standing = newcomer, session
     return standing[1]
@@ -44,7 +44,7 @@ def test_of_two_dialled_by_the_same_server_the_higher_number_stays():
 
 
 def test_a_peer_that_has_started_anew_takes_the_place_of_what_it_was():
-    standing, newcomer = Standing(1, True, True, 9), Standing(2, False, False, 1)
+    standing, newcomer = SessionRank(1, True, True, 9), SessionRank(2, False, False, 1)
     assert newcomer_stays(newcomer, standing, here="a", peer="b")
 
 

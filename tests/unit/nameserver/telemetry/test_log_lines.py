@@ -8,7 +8,7 @@ import pytest
 
 from namegraph import ServerId
 from nameserver.config.settings import LogFormat, LogLevel, LogSettings
-from nameserver.telemetry.log_lines import Lines, Log, say
+from nameserver.telemetry.log_lines import Lines, ProcessLog, say
 from shadowtree.printable_text import are_printable, printable
 
 
@@ -17,7 +17,7 @@ def written(capsys):
     """Lets a log take what is said, and returns the lines."""
 
     def lines_of(settings, *acts):
-        log = Log(settings)
+        log = ProcessLog(settings)
         log.name(ServerId("a.x"))
         log.begin()
         try:

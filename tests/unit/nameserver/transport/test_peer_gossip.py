@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from nameserver.session.frames import KnownServer
-from nameserver.transport.peer_gossip import HeardOwner, PeerGossip, UnknownServer, servers_known
+from nameserver.transport.peer_gossip import HeardOwner, HeardServer, PeerGossip, servers_known
 
 C = KnownServer("c.x", ("c.x", "c2.x"))
 
@@ -37,11 +37,11 @@ def test_who_is_not_known_here_is_named_with_all_that_know_it_until_they_do_not(
     hearsay.take("e.x", ("e.x",), (KnownServer("c.x", ("c3.x",)), KnownServer("f.x", ())))
     hearsay.take("b.x", ("b.x",), (C,))
     assert hearsay.unknown == [
-        UnknownServer("c.x", ("c.x", "c2.x", "c3.x"), ("b.x", "e.x")),
-        UnknownServer("f.x", (), ("e.x",)),
+        HeardServer("c.x", ("c.x", "c2.x", "c3.x"), ("b.x", "e.x")),
+        HeardServer("f.x", (), ("e.x",)),
     ]
     hearsay.forget_all_but({"b.x"})
-    assert hearsay.unknown == [UnknownServer("c.x", ("c.x", "c2.x"), ("b.x",))]
+    assert hearsay.unknown == [HeardServer("c.x", ("c.x", "c2.x"), ("b.x",))]
     hearsay.take("b.x", ("b.x",), ())
     assert hearsay.unknown == []
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from namegraph import Lane
-from nameserver.session.frames import Datagrams, Letters, Receipt, decode
+from nameserver.session.frames import DatagramFrame, Letters, Receipt, decode
 from nameserver.session.heartbeats import Pulse
 from nameserver.transport import session_runner
 from nameserver.transport.session_runner import SessionRunner
@@ -69,7 +69,7 @@ async def test_datagrams_and_others_take_turns(tasks, monkeypatch):
         assert runner.send_datagram(b"one%d" % number)
     tasks(runner._write())
     await let_leave(stream, 9)
-    assert [type(frame) for frame in stream.frames] == [Datagrams, Letters] * 4 + [Letters]
+    assert [type(frame) for frame in stream.frames] == [DatagramFrame, Letters] * 4 + [Letters]
 
 
 async def test_those_that_are_there_go_together(tasks):
@@ -78,7 +78,7 @@ async def test_those_that_are_there_go_together(tasks):
     for number in range(3):
         assert runner.send_datagram(b"%d" % number)
     await let_leave(stream, 1)
-    assert stream.frames == [Datagrams(3, (b"0", b"1", b"2"))]
+    assert stream.frames == [DatagramFrame(3, (b"0", b"1", b"2"))]
 
 
 async def test_what_a_stream_does_not_take_in_time_is_dropped(tasks, monkeypatch):
@@ -94,4 +94,4 @@ async def test_what_a_stream_does_not_take_in_time_is_dropped(tasks, monkeypatch
 async def test_a_server_that_does_not_know_of_them_is_sent_none():
     runner, _ = runner_of(Session(takes_posts=False))
     assert not runner.send_datagram(b"one")
-    assert not isinstance(runner._next_frame(), Datagrams | Receipt)
+    assert not isinstance(runner._next_frame(), DatagramFrame | Receipt)

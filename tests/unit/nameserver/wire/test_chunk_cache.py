@@ -3,7 +3,7 @@
 import gc
 
 from nameserver.wire.chunk_cache import CHUNK_BYTES_LIMIT, ChunkCache, chunks_of
-from resolver.plans import Plan
+from resolver.plans import ResolvePlan
 
 
 def encode(items):
@@ -11,7 +11,7 @@ def encode(items):
 
 
 def plan(*processes):
-    return Plan(frozenset(), processes, ())
+    return ResolvePlan(frozenset(), processes, ())
 
 
 def test_chunks_hold_every_item_once_and_in_order():

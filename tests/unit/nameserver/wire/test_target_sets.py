@@ -10,9 +10,9 @@ from namegraph.model.slices import at_once
 from namegraph.model.target_sets import Target
 from nameserver.wire.resolve_part import NotAPartError, PartReader, part_chunks, read_part
 from nameserver.wire.target_sets import SET_GROUPS_LIMIT, read_targets, written_targets
-from resolver.parts import Part
-from resolver.plans import Onward, WalkStep
-from resolver.steps import Delivery
+from resolver.parts import ServerPart
+from resolver.plans import OnwardNodes, PlanStep
+from resolver.steps import DeliveryStep
 from resolver.target_masks import Masks
 from shadowtree.v1 import names_pb2 as values
 from shadowtree.v1.peer_pb2 import ResolvePartChunk
@@ -75,12 +75,12 @@ def test_as_many_groups_as_are_allowed_are_read():
 
 
 WIDE = Masks(1 << 70, (1 << 70) - 1)
-PART = Part(
+PART = ServerPart(
     "1",
     (A, B),
     (C,),
-    (Onward(ServerId("y"), (D,), (A, B), (WIDE, Masks(0, 0))),),
-    apart=(Onward(ServerId("z"), (), (D,), (Masks(3, 1),)),),
+    (OnwardNodes(ServerId("y"), (D,), (A, B), (WIDE, Masks(0, 0))),),
+    apart=(OnwardNodes(ServerId("z"), (), (D,), (Masks(3, 1),)),),
     process_masks=(Masks(1, 0), WIDE),
     group_masks=(Masks(1, 0),),
 )
@@ -98,15 +98,15 @@ def test_a_part_of_a_set_is_read_as_it_was_written():
 
 
 def test_a_part_of_one_group_has_no_masks():
-    plain = Part("1", (A,), (C,), (Onward(ServerId("y"), (D,), (B,)),))
+    plain = ServerPart("1", (A,), (C,), (OnwardNodes(ServerId("y"), (D,), (B,)),))
     assert at_once(read_part(sent(plain))) == plain
     assert not any(chunk.masks or chunk.process_masks or chunk.group_masks for chunk in sent(plain))
 
 
 def test_a_part_with_very_many_names_and_steps_is_written_and_read_a_little_at_a_time():
     names = tuple(NodeId(f"p{number:05}@y.example") for number in range(20_000))
-    steps = tuple(Delivery(WalkStep(A, name, NodeKind.PROCESS, ArcState.SHADOW), 3) for name in names)
-    part = Part("1", names, (), steps=steps)
+    steps = tuple(DeliveryStep(PlanStep(A, name, NodeKind.PROCESS, ArcState.SHADOW), 3) for name in names)
+    part = ServerPart("1", names, (), steps=steps)
     chunks = sent(part)
     assert max(len(chunk.steps) for chunk in chunks) <= 3_000
     read = []
