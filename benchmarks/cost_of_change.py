@@ -120,7 +120,10 @@ def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
 
 
 def _ratios(build: Build, turns: int) -> Iterator[tuple[tuple[str, str], float]]:
-    """Yield the ratio of the cost on a grown graph to that on the small one, by what has grown and the kind of call."""
+    """Yield the ratio of the cost on a grown graph to the cost on the small one.
+
+    The key is the grown size and the kind of call.
+    """
     for grown, size in GROWN.items():
         with _graph(SMALL, build) as small, _graph(size, build) as large:
             costs = [(small.costs(), large.costs()) for _ in range(turns)]

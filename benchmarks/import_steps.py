@@ -1,7 +1,7 @@
 """Processor time of each step of an import over five servers, without network, disk or waiting.
 
-`python -m benchmarks.import_steps` runs five cores in one process, hands over their letters, and prints every step that
-takes a fifth of a second or more. All other servers wait for the steps of the coordinator.
+`python -m benchmarks.import_steps` runs five cores in one process and hands over their letters. It prints every step
+that takes a fifth of a second or more. All other servers wait for the steps of the coordinator.
 """
 
 from __future__ import annotations

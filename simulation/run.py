@@ -55,8 +55,9 @@ OLD_COPIES_SHARE = 0.4
 """Share of seeds with faults at the end of which disks fail."""
 
 NEVER_BACK_SHARE = 0.2
-"""Share of the other seeds with faults at the end of which a server stays away, for good or until the others are at
-rest.
+"""Share of the other seeds with faults at the end of which a server stays away.
+
+The server stays away for good, or until the others are at rest.
 """
 
 ABSENCE_LIMITS = (None, 1.0, 10.0, 50.0)

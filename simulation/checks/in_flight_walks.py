@@ -1,9 +1,9 @@
 """Check of walks at one instant while updates are under way: a walk without doubt is complete, and visits no extra
 node.
 
-A server is *in doubt* if it is ready for an update that affects a node at which a walk looks, including the sinks that
-the walk leaves out. Such a walk must be made again, and proves nothing. Any other walk reaches all nodes that are
-reachable over arcs untouched by updates under way, and no node that is unreachable over all arcs.
+A server is *in doubt* if it is ready for an update that affects a node of the walk. These nodes include the sinks that
+the walk leaves out. A walk in doubt must be made again, and proves nothing. Any other walk reaches all nodes that are
+reachable over arcs untouched by updates under way. It reaches no node that is unreachable over all arcs.
 
 Source: docs/protocol-updates.md, "Questions over several servers".
 """

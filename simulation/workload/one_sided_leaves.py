@@ -1,8 +1,8 @@
 """Clients that change suspended arcs at the end that is in reach: the home of the child.
 
-While the home of the parent is away, clients leave arcs at the home of the child, and join some of them there again, to
-wait. A client picks from the arcs that are suspended at that instant. By the time the server reads the command, the
-suspension may be over, and the server may refuse.
+While the home of the parent is away, clients leave arcs at the home of the child. They join some of these arcs there
+again, to wait. A client picks from the arcs that are suspended at that instant. The suspension may be over before the
+server reads the command, and the server may refuse.
 
 Source: docs/protocol-partitions.md, "While apart".
 """

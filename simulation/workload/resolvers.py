@@ -58,8 +58,10 @@ HASTY_SHARE = 0.05
 
 LOOKS_FOR_DOUBTS, SECONDS_BETWEEN_LOOKS = 30, 10.0
 ASKED_IN_DOUBT_AT_MOST = 4
-"""Number of looks in each burst for servers that were cut off from the coordinator of an update they were ready for,
-and limit on the groups of such servers, changed by the update, that clients then resolve.
+"""Limits of the search for servers in doubt in each burst: the number of looks, and the number of resolved groups.
+
+A server is in doubt if it was cut off from the coordinator of an update that it was ready for. Clients then resolve its
+groups that the update was to change.
 """
 
 SETS_SHARE = 0.4

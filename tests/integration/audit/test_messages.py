@@ -179,14 +179,14 @@ def the_first_one_lost(world, name):
 
 @fault()
 def confirmed_and_perhaps_on_its_way(world, name):
-    """Remove later parcels too: the home may have heard of them after the others were read."""
+    """Remove the last parcel from b. The home may have heard of it after b was read, so this is no finding."""
     world.unsettled(name, 5, ["b"])
     world.remove("b", name, 5)
 
 
 @fault()
 def for_nobody_in_between(world, name):
-    """Log a parcel for a local member. A gap is a finding only if some server said that the parcel was for a member."""
+    """Remove a parcel from b. The gap is no finding, since no server said that b had a member for the parcel."""
     world.remove("b", name, 3)
 
 
