@@ -26,7 +26,7 @@ class Model:
     groups: frozenset = frozenset()
     arcs: dict = field(default_factory=dict)
 
-    # What updates do
+    # Updates
 
     def after(self, operations):
         """Return the model after an atomic update, or (reason, number of the first operation that cannot be done)."""
@@ -130,7 +130,7 @@ class Model:
             return Reason.NOT_A_MEMBER
         return replace(self, arcs={arc: value for arc, value in self.arcs.items() if arc != (parent, child)})
 
-    # What follows from the arcs
+    # Facts derived from the arcs
 
     @property
     def view(self):

@@ -17,10 +17,11 @@ from simulation.sweep import OBJECTS_BETWEEN_COLLECTIONS
 
 # Before gRPC is imported: it would go on in processes that are forked to become other programs, and end them.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-# As `shadowtree` has it: gRPC says nothing of its own about peers that end.
+# `shadowtree` sets this too: gRPC must not report ended peers by itself.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-# What a shell starts in the background ignores SIGINT, and so would every process that a test starts and interrupts.
+# A process that a shell starts in the background ignores SIGINT. So would each process that a test starts and
+# interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -29,7 +30,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     own, processes = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     free_ports._given.update(port for port in free_ports._candidates() if port % processes != own)
 
-# As in a simulation of many seeds: what is looked through after every 700 new objects is not garbage.
+# A simulation of many seeds sets this too: the objects examined after every 700 new ones are no garbage.
 gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
 
 WITH_PROCESSES = ("tests/integration/", "tests/chaos/")

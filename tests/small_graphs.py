@@ -62,7 +62,7 @@ class SmallGraph:
             del self.arcs[node_id(parent), node_id(child)]
         return self._checked(outcome)
 
-    # What the internal view holds
+    # The internal view
 
     def virtual_nodes(self):
         return {"+".join(self._components(vn.components[0])) for vn in self.core.graph.virtual_nodes.values()}

@@ -63,7 +63,7 @@ class Universe(Verbs):
     def servers(self):
         return self.cluster.servers
 
-    # What clients do
+    # Updates of clients
 
     def ask(self, *operations, request_id=None):
         ticket = self.submit(*operations, request_id=request_id)
@@ -90,7 +90,7 @@ class Universe(Verbs):
     def copy(self):
         return deepcopy(self)
 
-    # What clients ask
+    # Questions of clients
 
     def questions(self):
         return self
@@ -142,7 +142,7 @@ class Universe(Verbs):
         components = {graph.label(NodeIndex(node)): derived(graph, node) for node in range(len(graph.ids))}
         return {tuple(components[label] for label in path) for path in pathnames(graph, graph.index[group])}
 
-    # What the servers hold together
+    # The state of all servers together
 
     def groups(self):
         return {

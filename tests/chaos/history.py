@@ -66,7 +66,7 @@ class Update:
             self._note(client, error)
             self.outcome, self.told = Outcome.REFUSED, clock()
         except (shadowtree.Unavailable, shadowtree.DeadlineExceeded) as error:
-            # This attempt did nothing; what an earlier one did, it does not say.
+            # This attempt did nothing. It does not tell the effect of an earlier attempt.
             self._note(client, error)
             if not was_asked:
                 self.outcome, self.told = Outcome.REFUSED, clock()

@@ -170,7 +170,7 @@ class NumberedSender(Sender):
                     for event in self._events[first][begin - 1 :]:
                         out.send(event.targets, event.payload, excluding=event.excluding)
         except (*UNANSWERED, shadowtree.OutOfSequence):
-            # The last: what was said on the stream before came after it was asked how far it is.
+            # OutOfSequence: messages of the stream before arrived after the question for the next number.
             self.history.messages.count("bursts sent again")
             return False
         except shadowtree.ShadowtreeError as error:

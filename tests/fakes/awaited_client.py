@@ -103,7 +103,7 @@ class AwaitedListener:
         self.close()
 
     def __del__(self):
-        # What is in a cycle may be collected in any thread, such as one of the fake server; a loop is of one.
+        # A cycle may be collected in any thread, such as one of the fake server, but a loop belongs to one thread.
         if threading.get_ident() == self._thread and not self._loop.is_closed():
             self.close()
 

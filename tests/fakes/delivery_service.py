@@ -148,7 +148,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
                 log.break_sends_after = 0
                 if log.refuse_after_break is not None:
                     log.refuse[log.messages[-1].group] = log.refuse_after_break, 1
-                # What is on its way is accepted, and the answers are lost.
+                # The messages on their way are accepted, and the answers are lost.
                 context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
             if log.breaks_datagrams and any(one.quality == delivery_pb2.QUALITY_DATAGRAM for one in response.answers):
                 context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
@@ -304,7 +304,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
         for target in request.targets:
             name = parse_name(target.name)
             excluded = {below for group in (*request.excluding, *target.excluding) for below in self._reached(group)}
-            # Of groups, those alone that it is addressed to.
+            # A group counts only if the message is addressed to it.
             found |= ({name} | self._reached(name)) - excluded - (self._graph.groups - {name})
         return found
 
@@ -370,7 +370,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
                 log.note_credit(credit[0])
             if recipients != named:
                 named = recipients
-                # As many at once as make two responses of three.
+                # The number makes two responses of three.
                 told.recipients.extend(named[2:] or named)
                 if named[2:]:
                     yield wire(recipients=named[:2], more_recipients=True)

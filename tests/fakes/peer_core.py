@@ -123,7 +123,7 @@ class FakePeerCore:
             case Restored(incarnation):
                 self.restored += 1
                 self.incarnations.begin(incarnation, counter=0)
-                for server in self.peer_addresses:  # who owns one subnet only is named after it
+                for server in self.peer_addresses:  # a server with one subnet only is named after it
                     self._begin_again_with(server)
             case PeerRestored(peer, incarnation):
                 self.incarnations.heard_of(peer, incarnation)

@@ -80,7 +80,7 @@ class TcpProxy:
             if not self._is_closed and Passage.CUT not in (self.outward, self.homeward):
                 await self._carry(connection, reader, writer)
         except (OSError, asyncio.CancelledError):
-            pass  # The target is not there, somebody went away, or a test cut the connection.
+            pass  # The target is missing, an end has gone, or a test cut the connection.
         finally:
             connection.close()
             self._connections.discard(connection)

@@ -87,7 +87,7 @@ def change_at_random(clients, subnets, *, updates):
         try:
             chance.choice(clients).apply([change])
         except ShadowtreeError:
-            continue  # a self-arc, or one that is there: what is refused changes nothing
+            continue  # A self-arc, or an existing arc. A refused join changes nothing.
         if isinstance(change, Join):
             present.add(arc)
 

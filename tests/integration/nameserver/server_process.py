@@ -63,7 +63,7 @@ class ServerProcess:
         url = database if "://" in str(database) else f"sqlite:///{database}"
         values = {**QUIET, "database": url, "subnets": list(subnets), "listen": listen, **settings}
         usual = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
-        # As `shadowtree serve` has it: gRPC says nothing of its own about peers that end.
+        # `shadowtree serve` sets this too: gRPC must not report ended peers by itself.
         usual["GRPC_VERBOSITY"] = "NONE"
         own = usual | (environment or {})
         if not own.keys() & {"LD_PRELOAD", "LOOP_REPORT"}:
