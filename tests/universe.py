@@ -1,11 +1,11 @@
 """A cluster that is asked like one server: updates run through a wild network, answers come from private states.
 
-Each question is answered by the servers that a deployment asks, from what they alone know:
+Each question is answered by the servers that a deployment asks, from their own state alone:
 
     check, memberships    the member's home, from its ancestry; for a foreign process all servers, united
-    describe              the group's home, which asks the homes of what lies below who must not cross an arc to there
-    resolve               a star: the home of the originator, and every server that owns a child of what was reached;
-                          each reports what it owns of what the originator reaches in its own graph
+    describe              the group's home, which asks the homes of the nodes below for the blocked originators of arcs
+    resolve               a star: the home of the originator, and every server that owns a child of a reached node;
+                          each reports its own nodes that the originator reaches in its own graph
 
 Source: docs/protocol-updates.md, "Questions over several servers".
 """
