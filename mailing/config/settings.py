@@ -128,7 +128,7 @@ def load_settings(path: Path, *, with_key: bool = False) -> MailSettings:
             f'{path}: nothing would be answered; give maps_listen = "{SUGGESTED_MAPS}", '
             f'policy_listen = "{SUGGESTED_POLICY}", lmtp_listen = "{SUGGESTED_LMTP}", or several'
         )
-    clashing = clash(found)
+    clashing = clash({"server": DEFAULT_SERVER} | found)
     if clashing is not None:
         raise SettingsError(f"{file.place_of(clashing[0])}: {clashing[1]}")
     settings: dict[GroupId, ListSettings] = found.get("lists", {})

@@ -100,7 +100,7 @@ def people_reply(what: GroupId, found: Resolution) -> LookupReply:
     if len(reply.encode()) > REPLY_BYTES_LIMIT:
         return temporary(
             f"{len(found.processes):,} members of {what} do not fit a lookup, which ends at {REPLY_BYTES_LIMIT:,} "
-            "bytes: write to the groups in it; distribution by LMTP, which has no such limit, is not in this version"
+            "bytes: write to the groups in it, or have the gateway distribute messages (lmtp_listen), without a limit"
         )
     return reply
 

@@ -140,7 +140,7 @@ def _refuse_to_follow(first: Address, peers: list[tuple[Address, str]]) -> None:
     rest = f" and {more:,} more" if more > 0 else ""
     addresses = "\n".join(sorted({address for address, _ in peers})[:ADDRESSES_LIMIT])
     raise InvalidRequest(
-        f"the server at {first} names {shown}{rest}: nothing was read. Add --follow if these addresses may be dialled",
+        f"the server at {first} names {shown}{rest}: nothing was read. Follow them (--follow) if they may be dialled",
         {"addresses": addresses},
     )
 

@@ -350,3 +350,8 @@ def test_shares_need_one_server_and_messages_that_pass_through(load, head, secti
     with pytest.raises(SettingsError) as caught:
         load(f'{head}{SMALL}{section}\nfanout = "shares"\n')
     assert 'fanout: "shares"' in str(caught.value)
+
+
+def test_a_listener_at_the_address_of_the_default_name_server_is_refused(load):
+    with pytest.raises(SettingsError, match=r":1: maps_listen: 127\.0\.0\.1:7400 is that of server "):
+        load(SMALL.replace("7410", "7400"))
