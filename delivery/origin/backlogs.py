@@ -37,6 +37,11 @@ limit they become dead letters for the receiver.
 PARCEL_BYTES = 2560
 """Memory of a parcel besides its messages: its row, its keys, and its place in the lane of a receiver."""
 
+UNUSED_PART = 12
+"""A twelfth of a parcel's bytes is counted on top, for memory that the allocator leaves unused between parcels. Ten
+minutes of a stuck receiver took 6.5 % more than its parcels.
+"""
+
 STUCK_SECONDS = 60.0
 """Seconds without a confirmation after which a connected receiver is stuck. Sessions end after far less silence."""
 
@@ -124,7 +129,7 @@ class Backlogs:
         if position in backlog.parcels:
             return
         backlog.parcels[position] = size
-        backlog.size += size + self.parcel_bytes
+        backlog.size += self.memory_of(size)
         if backlog.size >= self.limit_bytes:
             self.full.add(receiver)
         receivers = self._receivers_of.get(position, 0)
@@ -138,7 +143,7 @@ class Backlogs:
         size = None if backlog is None else backlog.parcels.pop(position, None)
         if backlog is None or size is None:
             return
-        backlog.size -= size + self.parcel_bytes
+        backlog.size -= self.memory_of(size)
         if backlog.size < self.limit_bytes:
             self.full.discard(receiver)
         if not backlog.parcels:
@@ -149,6 +154,10 @@ class Backlogs:
         else:
             del self._receivers_of[position]
             self.shared_bytes -= size
+
+    def memory_of(self, size: int) -> int:
+        """Return the memory that a parcel of `size` bytes counts for."""
+        return size + size // UNUSED_PART + self.parcel_bytes
 
     def note_confirmed(self, receiver: ServerId) -> None:
         """Note that a receiver confirms a parcel now."""

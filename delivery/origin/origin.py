@@ -437,7 +437,7 @@ class MessageOrigin:
             self._waiting[position] = asked
         onward = self._sequences[parcel.sequence].onward
         if self.backlogs.full.isdisjoint(servers) and not all(server in onward for server in servers):
-            size = len(self._post.parcels[position]) + self.backlogs.parcel_bytes
+            size = self.backlogs.memory_of(len(self._post.parcels[position]))
             self.backlogs.untold.add(parcel.sequence, size)
         return self.found(parcel.sequence, servers, reach)
 
