@@ -55,10 +55,10 @@ def _rate(callers: Sequence[tuple[tuple[str, str], int]], each: int) -> float:
             for member in range(each):
                 await names.leave(group, f"m-{member}@people.example")
 
-    async def allseveral_connected() -> None:
+    async def all_callers() -> None:
         await asyncio.gather(*(one_client(address, f"busy-{number}@{subnet}") for (address, subnet), number in callers))
 
-    return 2 * each * len(callers) / timed(lambda: asyncio.run(allseveral_connected()))
+    return 2 * each * len(callers) / timed(lambda: asyncio.run(all_callers()))
 
 
 def _questions(*, quick: bool) -> list[Figure]:

@@ -163,7 +163,7 @@ class BreakingConnections:
             self._close(end, other, session)
 
     def _notice_pause(self, end: ServerId, other: ServerId, session: int) -> None:
-        if self._network.view_change_in_progress(other):
+        if self._network.is_frozen(other):
             self._close(end, other, session)
 
     def _notice_crash(self, end: ServerId, other: ServerId, session: int) -> None:
@@ -197,7 +197,7 @@ class BreakingConnections:
     def _open(self, dialled: ServerId, end: ServerId) -> None:
         if self.is_open(dialled, end) or not self._can_connect(dialled, end):
             return
-        if self._network.view_change_in_progress(dialled):
+        if self._network.is_frozen(dialled):
             self._later(dialled, partial(self._connect, dialled, end), CONNECTED_AFTER)
             return
         pair = _pair(dialled, end)

@@ -171,7 +171,7 @@ class RandomNetwork:
         """Let a frozen server go on. Arrivals already put off still come at the time that was announced."""
         self._frozen.pop(server, None)
 
-    def view_change_in_progress(self, server: ServerId) -> bool:
+    def is_frozen(self, server: ServerId) -> bool:
         """True if a server takes no event now."""
         return self._frozen.get(server, 0.0) > self.now
 
