@@ -32,7 +32,7 @@ class Session:
     def __init__(self, *, letters=False, takes_posts=True):
         self.number, self.ending, self.is_open_there = 3, None, True
         self.takes_posts, self._letters = takes_posts, letters
-        self.state = session_runner.State.OPEN
+        self.state = session_runner.SessionState.OPEN
 
     def next_frame(self):
         return Letters(3, 1, (b"letter",), 0, 0, Lane.LETTERS) if self._letters else None
