@@ -37,6 +37,8 @@ ADDRESS = re.compile(r"127\.0\.0\.1:74\d\d")
 DEFAULT = "127.0.0.1:7400"
 SAVE_AS, NOT_RUN = "save as ", "not run: "
 SAID = re.compile(r"# -> (.+)$")
+SLOW_MACHINE = re.compile(r"\S+Z [A-Z]+ \S+ (loop_stalled|slow_step|long_step|slow_commit|commit_stuck) ")
+"""Line in which a server in the background says how slow its machine is, between the lines of any command."""
 INTERPRETER = """
 import contextlib, json, sys, traceback
 answers, names = sys.stdout, {"__name__": "__main__"}
@@ -213,8 +215,9 @@ class PageRun:
             if done:
                 # The empty line before the mark is ours.
                 assert said.pop() == ""
-                told = [each for each in said if each not in self._in_background]
-                self._heard += [each for each in said if each in self._in_background]
+                is_of_background = [each in self._in_background or bool(SLOW_MACHINE.match(each)) for each in said]
+                told = [each for each, is_other in zip(said, is_of_background, strict=True) if not is_other]
+                self._heard += [each for each, is_other in zip(said, is_of_background, strict=True) if is_other]
                 return "".join(f"{each}\n" for each in told), int(done[1])
             said.append(line)
 
