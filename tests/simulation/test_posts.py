@@ -55,7 +55,7 @@ def count_handled(cluster):
 def test_servers_that_crash_get_every_post_once_and_in_order(seed):
     cluster = run(seed)
     assert not is_lost(cluster)
-    assert cluster.counts()["Posted"] >= count_handled(cluster) > 0
+    assert cluster.counts()["PostedLetter"] >= count_handled(cluster) > 0
 
 
 def test_whatever_goes_wrong_for_a_while_every_post_comes_once_and_in_order(monkeypatch):

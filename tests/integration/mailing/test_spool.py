@@ -277,9 +277,9 @@ def test_what_is_committed_outlives_a_kill(tmp_path):
     program = f"""
 import os, signal
 from mailing.rules.events import Save
-from mailing.rules.spooled import Message
+from mailing.rules.spooled import MailMessage
 from mailing.spool.store import open_spool
-open_spool({url!r}).commit([Save(Message({ID!r}, "", 1, ()), (), b"content")])
+open_spool({url!r}).commit([Save(MailMessage({ID!r}, "", 1, ()), (), b"content")])
 os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", program], check=False)
