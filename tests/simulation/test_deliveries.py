@@ -118,11 +118,10 @@ def _confirmed_and_kept(letters, server, confirm):
     return True
 
 
-@pytest.mark.usefixtures("as_before")
 def test_a_dead_letter_that_is_replayed_twice_is_found(monkeypatch):
     monkeypatch.setattr(DeadLetterStore, "confirmed", _confirmed_and_kept)
     with pytest.raises(AssertionError, match="messages: P1: handed at"):
-        run_seeds(8, faults=True)
+        run_seeds(168, faults=True)
 
 
 @pytest.mark.usefixtures("as_before")
