@@ -53,7 +53,7 @@ class Declared:
 
     @property
     def wanted(self) -> str:
-        """What a value looks like; empty where the help says it."""
+        """Form of a value. Empty if the help tells it."""
         return "" if isfunction(self.read) else str(self.read)
 
 
