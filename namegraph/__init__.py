@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from namegraph.graph.duplication_control import blocked_originators as blocked_originators
     from namegraph.graph.duplication_control import sources as sources
     from namegraph.graph.name_graph import ArcState as ArcState
-    from namegraph.graph.name_graph import LeftBehind as LeftBehind
     from namegraph.graph.name_graph import NameGraph as NameGraph
     from namegraph.graph.name_graph import VirtualNode as VirtualNode
     from namegraph.graph.pathnames import pathnames as pathnames
@@ -249,7 +248,6 @@ _PUBLIC_NAMES = {
     # The graph, and everything that is derived from it.
     "namegraph.graph.name_graph": (
         "ArcState",
-        "LeftBehind",
         "NameGraph",
         "VirtualNode",
     ),

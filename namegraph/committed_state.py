@@ -4,9 +4,8 @@ durable.
     loop's thread     hold --> reads, of the state before --------------> let_go
     another thread        \\--- step, which changes the core ---/
 
-A held state shares with the core everything that the step does not change (`NameGraph.hold`). Holding takes little
-memory, a pointer for each node, and is done in slices. Between steps, and until all is held, readers use the core
-itself.
+A held state shares with the core everything that the step does not change (`namegraph.model.moments`), so holding takes
+no time. Between steps readers use the core itself.
 """
 
 from __future__ import annotations
@@ -36,11 +35,9 @@ from namegraph.events import (
     Tick,
     UpdateCommand,
 )
-from namegraph.graph.name_graph import LeftBehind
 from namegraph.model.names import NodeId
 from namegraph.model.operations import DeleteGroup
 from namegraph.model.rows import NodeIndex
-from namegraph.model.slices import Slices
 from namegraph.queries import LONG_FROM_OPERATIONS, CoreQueries
 from namegraph.update.composite import names_in_composite
 from namegraph.update.locality import heads_in
@@ -89,39 +86,36 @@ class CommittedState(CoreQueries):
             return True
         return (isinstance(event, _ENDING_VIEW) or not core.is_steady) and _has_much_between_servers(core)
 
-    def hold(self) -> Slices[None]:
-        """Hold the present state before a long step. Readers see no later state until the step is durable.
-
-        No step may be taken between the slices.
-        """
+    def hold(self) -> None:
+        """Hold the present state before a long step. Readers see no later state until the step is durable."""
         core = self._core
         context = copy(core._context)
         context.__dict__.update({name: copy(value) for name, value in vars(context).items() if isinstance(value, dict)})
         context.doubts = core._context.doubts.hold()
-        context.graph = yield from core.graph.hold()
-        context.ancestors = yield from core.ancestors.hold(context.graph)
+        context.graph = core.graph.hold()
+        context.ancestors = core.ancestors.hold(context.graph)
         held = CoreQueries()
         held.__dict__.update(_parts_of(core))
         held.graph, held._context = context.graph, context
-        held.records = yield from core.records.hold(context)
+        held.records = core.records.hold(context)
         held.entries = core.entries.hold(context, held.records)
         held.told_revision = core.revision
         self._held.append(held)
         self._show()
 
-    def let_go(self, *, earliest: bool) -> LeftBehind:
-        """End a hold, and return the objects to free.
+    def let_go(self, *, earliest: bool) -> list[Any]:
+        """End a hold, and return the objects to free, the last first. They may be very many.
 
         `earliest`: True if the earliest long step is durable. False if the latest one left nothing to be made
         durable.
         """
         held = self._held.popleft() if earliest else self._held.pop()
         self._show()
-        parts = (part for whole in (held.graph, held.ancestors, held.records) for part in vars(whole).values())
-        left = self._core.graph.let_go()
-        # The step may have forgotten all of these sets.
-        left.small.extend(held.ancestors.kept())
-        return LeftBehind([*parts, *left.large], left.small)
+        core = self._core
+        if not self._held:
+            core.records.end_holds()
+            core.ancestors.end_holds()
+        return [*core.graph.let_go(held.graph), *held.ancestors.replaced]
 
     @property
     def revision(self) -> str:

@@ -70,7 +70,8 @@ class Census:
         while self.look_at_some():
             pass
         owned = self._owned
-        groups, processes = (_both(owned, graph.kinds.translate(_IS[kind])) for kind in _IS)
+        kinds = bytearray(graph.kinds)
+        groups, processes = (_both(owned, kinds.translate(_IS[kind])) for kind in _IS)
         arcs = sum(map(len, compress(graph.children, groups))) + sum(
             map(len, compress(graph.suspended_from.values(), map(owned.__getitem__, graph.suspended_from)))
         )

@@ -46,6 +46,8 @@ from resolver.target_masks import Masks, masks_below
 ATTEMPTS = 3
 """Attempts to make a plan in slices before updates that interrupt it. The next attempt runs at once."""
 
+_GROUP, _PROCESS = int(NodeKind.GROUP), int(NodeKind.PROCESS)
+
 PLANS_WEIGHT_LIMIT = 4_000_000
 """Most nodes reached by all cached plans together. The least recently used plans go first."""
 
@@ -232,8 +234,9 @@ def make_plan(core: CoreQueries, group: NodeIndex, reached: set[NodeIndex]) -> S
     processes: list[NodeId] = []
     groups: list[NodeId] = []
     for some in in_slices(owned):
-        processes += [ids[node] for node in some if kinds[node] == NodeKind.PROCESS]
-        groups += [ids[node] for node in some if kinds[node] == NodeKind.GROUP]
+        names, kinds_of_some = ids.of(some), kinds.of(some)
+        processes += [name for name, kind in zip(names, kinds_of_some, strict=True) if kind == _PROCESS]
+        groups += [name for name, kind in zip(names, kinds_of_some, strict=True) if kind == _GROUP]
         yield len(some)
     processes = yield from sorted_in_slices(processes)
     groups = yield from sorted_in_slices(groups)
@@ -310,7 +313,7 @@ def _immediately_below(
     found: set[NodeIndex] = set()
     for some in in_slices(nodes, SLICE_ITEMS // 4):
         # Many nodes at once: the union runs in C, several times faster than a visit to each arc.
-        below = set().union(*[children[node] for node in some])
+        below = set().union(*children.of(some))
         found |= below if among is None else below & among
         yield len(some) + len(below)
     return found
@@ -320,7 +323,7 @@ def _suspended_below(core: CoreQueries, nodes: Set[NodeIndex]) -> Slices[dict[No
     """Return the children over suspended arcs that are not rejected, by parent."""
     suspended = core.graph.suspended_from
     found: dict[NodeIndex, list[NodeIndex]] = {}
-    for node in nodes & suspended.keys():
+    for node in suspended.among(nodes):
         children = found[node] = []
         for some in in_slices(list(suspended[node])):
             children += core.suspended_children(node, some)
@@ -330,7 +333,7 @@ def _suspended_below(core: CoreQueries, nodes: Set[NodeIndex]) -> Slices[dict[No
 
 def nodes_elsewhere(records: AncestryStore, nodes: Set[NodeIndex]) -> set[NodeIndex]:
     """Return the nodes that other servers own: those with arcs here are above owned nodes, or their children."""
-    return (records.above.keys() & nodes) | (records.leaving.keys() & nodes)
+    return records.above.among(nodes) | records.leaving.among(nodes)
 
 
 def _by_server(

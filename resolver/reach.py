@@ -67,7 +67,7 @@ class GraphReach:
         if found is None:
             if len(self._found) >= FOUND_LIMIT:
                 self._found.clear()
-            parents = self._core.graph.suspended_from.keys() & plan.reached
+            parents = self._core.graph.suspended_from.among(plan.reached)
             of_others = self._homes_of_suspended(filterfalse(self._core.owns, parents))
             apart = {each.server for each in plan.apart} | of_others
             onward = sorted({*apart, *(each.server for each in plan.onward)})

@@ -15,7 +15,7 @@ def graph_as_read(graph):
         "parents": [dict(arcs) for arcs in graph.parents],
         "states": {(arc.parent, arc.child): graph.arc_state(arc) for arc in graph.present_arcs()},
         "suspended": dict(graph.suspended),
-        "apart": [[dict(ends) for ends in side.values()] for side in (graph.suspended_from, graph.suspended_into)],
+        "apart": [dict(side.items()) for side in (graph.suspended_from, graph.suspended_into)],
         "recorded": {node: sorted(graph.recorded_children(NodeIndex(node))) for node in range(len(graph.ids))},
         "virtual nodes": {number: (vn.vnid, vn.components) for number, vn in graph.virtual_nodes.items()},
         "virtual node of": {node: vn.number for node, vn in graph.virtual_node_of.items()},

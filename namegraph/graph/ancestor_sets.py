@@ -19,13 +19,16 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from typing import Any
 
 from pyroaring import BitMap
 
 from namegraph.graph.name_graph import NameGraph
+from namegraph.model.moments import Table
 from namegraph.model.rows import ArcKey, NodeIndex
-from namegraph.model.slices import Slices, in_slices
+from namegraph.model.slices import in_slices
 
 CACHE_LIMIT_BYTES = 256 * 1024 * 1024
 """Memory for ancestor sets, as estimated. Beyond this limit, sets are computed one at a time, by a walk up."""
@@ -83,8 +86,8 @@ class AncestorSets:
 
     def __init__(self, graph: NameGraph, *, cache_limit_bytes: int = CACHE_LIMIT_BYTES) -> None:
         self._graph = graph
-        self._sets: dict[NodeIndex, BitMap] = {}
-        self._controlled: dict[NodeIndex, bool] = {}
+        self._sets: Table[NodeIndex, BitMap] = Table()
+        self._controlled: Table[NodeIndex, bool] = Table()
         """Cached answers of `is_controlled`, for nodes that have a set."""
         self._bytes = 0
         self._limit_bytes = cache_limit_bytes
@@ -104,24 +107,23 @@ class AncestorSets:
         """Memory of the kept sets, in bytes."""
         return self._bytes
 
-    def hold(self, graph: NameGraph) -> Slices[AncestorSets]:
-        """Return the present sets, for readers of a held graph. Sets that these readers compute stay theirs.
-
-        Between the slices more sets may be computed, but none forgotten.
-        """
-        held = AncestorSets(graph, cache_limit_bytes=self._limit_bytes)
-        held._controlled = self._controlled.copy()
-        yield len(held._controlled)
+    def hold(self, graph: NameGraph) -> AncestorSets:
+        """Return the present sets, for readers of a held graph. Sets that these readers compute stay theirs."""
+        held = copy(self)
+        held._graph, held.followers = graph, []
+        held._sets, held._controlled = self._sets.branch(), self._controlled.branch()
         held._renewed, held._changed = self._renewed.copy(), self._changed.copy()
-        yield len(held._renewed)
-        held._sets, held._bytes = self._sets.copy(), self._bytes
-        yield len(held._sets)
-        held._fills_from_the_roots = self._fills_from_the_roots
         return held
 
-    def kept(self) -> Iterable[BitMap]:
-        """Return the kept sets, including those in question."""
-        return self._sets.values()
+    def end_holds(self) -> None:
+        """Note that nobody reads held sets any more."""
+        self._sets.end_moments()
+        self._controlled.end_moments()
+
+    @property
+    def replaced(self) -> list[Any]:
+        """Held sets that were dropped or replaced since they were held."""
+        return self._sets.replaced  # type: ignore[attr-defined, no-any-return]
 
     def of(self, node: NodeIndex) -> BitMap:
         """Return the ancestor set of a node, its own derived node included. The caller must not change it."""
@@ -497,7 +499,7 @@ def _union(sets: list[BitMap]) -> Generator[None, None, BitMap]:
 class _PendingNodes:
     """Ancestors offered to nodes and not handled yet. The node with the smallest set comes first."""
 
-    def __init__(self, sets: dict[NodeIndex, BitMap]) -> None:
+    def __init__(self, sets: Mapping[NodeIndex, BitMap]) -> None:
         self._sets = sets
         self._offered: dict[NodeIndex, BitMap] = {}
         self._heap: list[tuple[int, NodeIndex]] = []

@@ -17,21 +17,21 @@ Source: NG 3.2.1, 4.4.1; docs/protocol-updates.md, "Two views of one graph".
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections import deque
+from collections.abc import Iterable, Iterator, Set
 from copy import copy
 from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from namegraph.graph.spanning_tree import spanning_tree
 from namegraph.graph.spelling_index import SpellingIndex
+from namegraph.model.moments import ByteColumn, Column, CounterColumn, DictColumn, DictTable, Table
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind
-from namegraph.model.slices import Slices
 
 
 class ArcState(IntEnum):
@@ -73,7 +73,10 @@ CHANGED_TAILS_LIMIT = 100_000
 CHANGED_TAILS_LISTED_LIMIT = 10_000
 """Changed tails of one update that are listed. Beyond this limit, readers drop everything cached."""
 
-EndsByNode = dict[NodeIndex, dict[NodeIndex, None]]
+ArcsByNode = DictColumn[NodeIndex, ArcRecord]
+"""The arcs of each node, by their other end."""
+
+EndsByNode = DictTable[NodeIndex, NodeIndex, None]
 """The other ends of some arcs of each node that has any."""
 
 MANY_ARCS = 1_000
@@ -93,37 +96,9 @@ class Mark(NamedTuple):
 _KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
 
 
-class LeftBehind(NamedTuple):
-    """Objects that are unused once a held graph is let go, to be freed bit by bit."""
-
-    large: list[Any]
-    """Objects that take a millisecond or two each."""
-    small: list[Any]
-    """Small objects, maybe hundreds of thousands, freed from the end. Thousands take a millisecond."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """Arcs that a graph no longer shares with the held graph: those of copied nodes and of new nodes."""
-
-    length: int
-    copied_out: set[NodeIndex]
-    copied_in: set[NodeIndex]
-    copied_ends: defaultdict[int, set[NodeIndex]]
-    """Nodes whose ends in a map are not shared, by the `id` of the map."""
-    replaced: list[Any]
-    """Former arcs of copied nodes, to be freed from the end once no holder is left."""
-
-    def copy(self, arcs: dict[NodeIndex, ArcRecord]) -> dict[NodeIndex, ArcRecord]:
-        """Return a copy of a node's arcs that may be changed. The arcs of the held graph are noted in `replaced`."""
-        if len(arcs) > MANY_ARCS:
-            self.replaced.extend(arcs.values())
-        self.replaced.append(arcs)
-        return arcs.copy()
-
-
-_COPIED = (
+_HELD = (
     "ids",
+    "index",
     "kinds",
     "versions",
     "children",
@@ -134,50 +109,24 @@ _COPIED = (
     "divergent_children",
     "virtual_nodes",
     "virtual_node_of",
-    "changed_tails",
-    "renamed",
 )
-"""Attributes of which a held graph has its own copy."""
-
-
-class _IndexBefore(Mapping[NodeId, NodeIndex]):
-    """The numbers of ids below a limit. The ids are not copied, because there may be millions."""
-
-    def __init__(self, index: Mapping[NodeId, NodeIndex], limit: int, taken: Set[NodeIndex]) -> None:
-        """`taken`: free numbers that were given to ids after the graph was held."""
-        self._index = index
-        self._limit = limit
-        self._taken = taken
-        self._length = len(index)
-
-    def __getitem__(self, name: NodeId) -> NodeIndex:
-        found = self._index[name]
-        if found >= self._limit or found in self._taken:
-            raise KeyError(name)
-        return found
-
-    def __iter__(self) -> Iterator[NodeId]:
-        return (name for name, node in self._index.items() if node < self._limit and node not in self._taken)
-
-    def __len__(self) -> int:
-        return self._length
+"""Attributes that a held graph has as they were."""
 
 
 class NameGraph:
     """Nodes, present arcs, tombstones and virtual nodes."""
 
     def __init__(self) -> None:
-        self.ids: list[NodeId] = []
-        self._numbers: dict[NodeId, NodeIndex] = {}
-        self.index: Mapping[NodeId, NodeIndex] = self._numbers
+        self.ids: Column[NodeId] = Column()
+        self.index: Table[NodeId, NodeIndex] = Table()
         """Numbers by id."""
         self._spellings = SpellingIndex()
-        self.kinds = bytearray()
-        self.versions = array("Q")
+        self.kinds = ByteColumn()
+        self.versions = CounterColumn("Q")
         self.version_servers: dict[NodeIndex, ServerId] = {}
         """Server of a version's priority, for nodes where it may differ from this server."""
-        self.children: list[dict[NodeIndex, ArcRecord]] = []
-        self.parents: list[dict[NodeIndex, ArcRecord]] = []
+        self.children: ArcsByNode = DictColumn()
+        self.parents: ArcsByNode = DictColumn()
         self.tombstones: dict[ArcKey, ArcRecord] = {}
         self.buried: dict[ArcKey, None] = {}
         """Tombstones that were not checked yet for forgetting, the oldest first."""
@@ -189,26 +138,24 @@ class NameGraph:
         """Numbers without a name, as a heap. The smallest is taken first."""
         self._taken: list[NodeIndex] = []
         """Free numbers that were given to names in this step."""
-        self._hidden: list[set[NodeIndex]] = []
-        """Free numbers that were given to names since the graph was held, for each holder."""
         self.renamed: deque[NodeIndex] = deque(maxlen=CHANGE_LOG_LIMIT)
         """Numbers that were given to a new name, the oldest first."""
         self.renamed_count = 0
         """Number of such reassignments since start."""
-        self.suspended: dict[ArcKey, ArcRecord] = {}
+        self.suspended: Table[ArcKey, ArcRecord] = Table()
         """Suspended arcs: their ends are apart. They are kept for users, and left out of resolution."""
-        self.suspended_from: EndsByNode = {}
+        self.suspended_from: EndsByNode = DictTable()
         """Children of suspended arcs, by parent."""
-        self.suspended_into: EndsByNode = {}
+        self.suspended_into: EndsByNode = DictTable()
         """Parents of suspended arcs, by child."""
-        self.divergent_children: EndsByNode = {}
+        self.divergent_children: EndsByNode = DictTable()
         """Children by parent, for arcs about which `children` and `parents` differ.
 
         While updates over several servers are under way, the ancestry record of the child can be ahead of the truth
         at the parent, or behind it.
         """
-        self.virtual_nodes: dict[int, VirtualNode] = {}
-        self.virtual_node_of: dict[NodeIndex, VirtualNode] = {}
+        self.virtual_nodes: Table[int, VirtualNode] = Table()
+        self.virtual_node_of: Table[NodeIndex, VirtualNode] = Table()
         self.next_virtual_node = 0
         self.update_count = 0
         """Number of updates committed since start. Readers use it with `changed_tails` to find stale results."""
@@ -220,61 +167,41 @@ class NameGraph:
         self._changed_tails_size = 0
         self._shadow_trees: dict[int, frozenset[ArcKey]] = {}
         self._holders = 0
-        self._shared: _Shared | None = None
-        """Record of the arcs that are not shared with the held graph. None if no reader holds the graph."""
 
-    def hold(self) -> Slices[NameGraph]:
-        """Return the present graph, for readers. The held graph stays unchanged while this graph changes, until
-        `let_go`.
+    def hold(self) -> NameGraph:
+        """Return the present graph, for readers. The held graph stays unchanged while this graph changes.
 
-        Arcs are shared node by node until they change (`arcs_out`, `arcs_in`, `_ends_at`), so holding costs a
-        pointer for each node. Tombstones are shared, because readers do not use them. The graph must not change
-        between the slices.
+        The two share everything that does not change. Tombstones are shared as a whole, because readers do not use
+        them.
         """
-        held = NameGraph()
-        copied: dict[str, Any] = {}
-        for name in _COPIED:
-            column = getattr(self, name)
-            copied[name] = copy(column)
-            yield len(column)
-        taken: set[NodeIndex] = set()
-        index = _IndexBefore(self.index, len(self.ids), taken)
-        held.__dict__.update(self.__dict__, **copied, index=index, _shadow_trees={})
+        held = copy(self)
+        for name in _HELD:
+            setattr(held, name, getattr(self, name).hold())
+        held.changed_tails, held.renamed = self.changed_tails.copy(), self.renamed.copy()
+        held._shadow_trees = {}
         self._holders += 1
-        self._hidden.append(taken)
-        replaced = [] if self._shared is None else self._shared.replaced
-        self._shared = _Shared(len(self.ids), set(), set(), defaultdict(set), replaced)
         return held
 
-    def let_go(self) -> LeftBehind:
-        """End one hold: its reader reads the held graph no more. Return the objects to free."""
+    def let_go(self, held: NameGraph) -> list[Any]:
+        """End one hold: nobody reads the held graph any more. Return its former arcs, to be freed from the end."""
         self._holders -= 1
-        if self._holders or self._shared is None:
-            return LeftBehind([], [])
-        shared, self._shared = self._shared, None
-        hidden, self._hidden = self._hidden, []
-        return LeftBehind([shared.copied_out, shared.copied_in, *shared.copied_ends.values(), *hidden], shared.replaced)
-
-    @property
-    def is_held(self) -> bool:
-        """True if a reader holds an earlier state of the graph."""
-        return self._shared is not None
+        if not self._holders:
+            for name in _HELD:
+                getattr(self, name).end_moments()
+        left: list[Any] = []
+        for arcs in chain(held.children.replaced, held.parents.replaced):  # type: ignore[attr-defined]
+            if len(arcs) > MANY_ARCS:
+                left += arcs.values()
+            left.append(arcs)
+        return left
 
     def arcs_out(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
         """Return the arcs that leave a node, by child, to be changed."""
-        shared = self._shared
-        if shared is not None and node < shared.length and node not in shared.copied_out:
-            shared.copied_out.add(node)
-            self.children[node] = shared.copy(self.children[node])
-        return self.children[node]
+        return self.children.to_change(node)
 
     def arcs_in(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
         """Return the arcs in the ancestry record of a node, by parent, to be changed."""
-        shared = self._shared
-        if shared is not None and node < shared.length and node not in shared.copied_in:
-            shared.copied_in.add(node)
-            self.parents[node] = shared.copy(self.parents[node])
-        return self.parents[node]
+        return self.parents.to_change(node)
 
     @property
     def virtual_node_count(self) -> int:
@@ -431,34 +358,16 @@ class NameGraph:
     def suspend(self, arc: ArcRecord) -> None:
         """Record a suspended arc."""
         self.suspended[arc.parent, arc.child] = arc
-        self._ends_at(self.suspended_from, arc.parent)[arc.child] = None
-        self._ends_at(self.suspended_into, arc.child)[arc.parent] = None
+        self.suspended_from.put(arc.parent, arc.child, None)
+        self.suspended_into.put(arc.child, arc.parent, None)
 
     def unsuspend(self, parent: NodeIndex, child: NodeIndex) -> ArcRecord | None:
         """Forget a suspended arc, and return it. None if it was not suspended."""
-        arc = self.suspended.pop((parent, child), None)
+        arc: ArcRecord | None = self.suspended.pop((parent, child), None)
         if arc is not None:
-            self._remove_end(self.suspended_from, parent, child)
-            self._remove_end(self.suspended_into, child, parent)
+            self.suspended_from.drop(parent, child)
+            self.suspended_into.drop(child, parent)
         return arc
-
-    def _ends_at(self, ends: EndsByNode, node: NodeIndex) -> dict[NodeIndex, None]:
-        """Return the other ends of some arcs of a node, to be changed."""
-        shared, found = self._shared, ends.get(node)
-        if found is None:
-            found = ends[node] = {}
-        elif shared is not None and node not in shared.copied_ends[id(ends)]:
-            shared.replaced.append(found)
-            found = ends[node] = found.copy()
-        if shared is not None:
-            shared.copied_ends[id(ends)].add(node)
-        return found
-
-    def _remove_end(self, ends: EndsByNode, node: NodeIndex, other: NodeIndex) -> None:
-        left = self._ends_at(ends, node)
-        left.pop(other, None)
-        if not left:
-            del ends[node]
 
     def arcs_from(self, node: NodeIndex) -> list[tuple[NodeIndex, ArcRecord]]:
         """Return all children of a node with their arcs, suspended arcs included."""
@@ -481,9 +390,9 @@ class NameGraph:
     def compare(self, parent: NodeIndex, child: NodeIndex) -> None:
         """Note if the two sides of an arc that may have changed agree on its presence."""
         if (child in self.children[parent]) != (parent in self.parents[child]):
-            self._ends_at(self.divergent_children, parent)[child] = None
-        elif parent in self.divergent_children:
-            self._remove_end(self.divergent_children, parent, child)
+            self.divergent_children.put(parent, child, None)
+        elif self.divergent_children:
+            self.divergent_children.drop(parent, child)
 
     def bury(self, tombstone: ArcRecord) -> None:
         """Keep the tombstone of an arc that was left."""
@@ -530,8 +439,7 @@ class NameGraph:
         )
 
     def forget_names(self, nodes: Iterable[NodeIndex]) -> None:
-        """Forget the names of blank nodes and free their numbers. Not allowed while the graph is held."""
-        assert not self.is_held
+        """Forget the names of blank nodes and free their numbers."""
         forgotten = list(nodes)
         for node in forgotten:
             self._drop_number(self.ids[node])
@@ -573,19 +481,17 @@ class NameGraph:
         return node
 
     def _number(self, name: NodeId, node: NodeIndex) -> None:
-        self._numbers[name] = node
+        self.index[name] = node
         self._spellings.add(name)
 
     def _drop_number(self, name: NodeId) -> None:
-        del self._numbers[name]
+        del self.index[name]
         self._spellings.drop(name)
 
     def _take_free(self, name: NodeId) -> NodeIndex:
         node = heappop(self._free)
         self.ids[node] = name
         self._taken.append(node)
-        for taken in self._hidden:
-            taken.add(node)
         self.renamed.append(node)
         self.renamed_count += 1
         return node
@@ -597,12 +503,13 @@ class NameGraph:
         return None if new > len(self.renamed) else list(islice(reversed(self.renamed), new))
 
     def _append(self, name: NodeId) -> NodeIndex:
+        node = NodeIndex(len(self.ids))
         self.ids.append(name)
         self.kinds.append(NodeKind.ABSENT)
         self.versions.append(0)
         self.children.append({})
         self.parents.append({})
-        return NodeIndex(len(self.ids) - 1)
+        return node
 
     def mark(self) -> Mark:
         """Return the present point in the interning of ids, for `interned_since` and `forget_interned`."""
@@ -639,16 +546,15 @@ class NameGraph:
                     yield (arc.cost, self.ids[arc.parent], self.ids[arc.child]), arc.parent, arc.child
 
 
-def _closure(
-    neighbours: list[dict[NodeIndex, ArcRecord]], starts: Iterable[NodeIndex], limit: int | None
-) -> set[NodeIndex] | None:
+def _closure(neighbours: ArcsByNode, starts: Iterable[NodeIndex], limit: int | None) -> set[NodeIndex] | None:
     # Whole levels at once: the union runs in C, which is several times faster than visiting arc by arc.
     reached = set(starts)
     frontier = reached
     while frontier:
-        if limit is not None and any(len(neighbours[node]) > limit for node in frontier):
+        arcs = neighbours.of(frontier)
+        if limit is not None and any(len(each) > limit for each in arcs):
             return None
-        frontier = set().union(*[neighbours[node] for node in frontier]) - reached
+        frontier = set().union(*arcs) - reached
         reached |= frontier
         if limit is not None and len(reached) > limit:
             return None

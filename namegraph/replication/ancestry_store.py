@@ -20,10 +20,10 @@ from itertools import islice
 
 from namegraph.graph.delta_tracker import DeltaTracker
 from namegraph.graph.name_graph import VirtualNode
+from namegraph.model.moments import DictTable, Table
 from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind, Records
-from namegraph.model.slices import Slices
 from namegraph.replication.dirty_rows import DirtyRows
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.wire.columns import GONE, KINDS, PRESENT, SUSPENDED, heads_of, in_arcs_of, rows_of, suspended_in
@@ -36,9 +36,9 @@ class AncestryStore:
     def __init__(self, context: ServerContext) -> None:
         self._context = context
         self._graph = context.graph
-        self.above: dict[NodeIndex, None] = {}
+        self.above: Table[NodeIndex, None] = Table()
         """Nodes of other servers whose record is held here."""
-        self.leaving: dict[NodeIndex, dict[NodeIndex, ArcRecord]] = {}
+        self.leaving: DictTable[NodeIndex, NodeIndex, ArcRecord] = DictTable()
         """Arcs from owned nodes to nodes of other servers, by child, then parent."""
         self._renamed: dict[NodeIndex, Vnid | None] = {}
         self._dropped: dict[NodeIndex, None] = {}
@@ -49,15 +49,17 @@ class AncestryStore:
         self._in_question: dict[NodeIndex, None] = {}
         """Nodes with a held record that may no longer be above an owned node."""
 
-    def hold(self, context: ServerContext) -> Slices[AncestryStore]:
+    def hold(self, context: ServerContext) -> AncestryStore:
         """Return the present records, for readers of a held site."""
         held = copy(self)
         held._context, held._graph = context, context.graph
-        held.above = self.above.copy()
-        yield len(held.above)
-        held.leaving = self.leaving.copy()
-        yield len(held.leaving)
+        held.above, held.leaving = self.above.hold(), self.leaving.hold()
         return held
+
+    def end_holds(self) -> None:
+        """Note that nobody reads held records any more."""
+        self.above.end_moments()
+        self.leaving.end_moments()
 
     def is_held(self, node: NodeIndex) -> bool:
         """Return True if the whole record of a node is known here."""
@@ -460,7 +462,7 @@ class AncestryStore:
             if is_owned:
                 for child, arc in graph.children[node].items():
                     if not owned[child]:
-                        self.leaving.setdefault(child, {})[node] = arc
+                        self.leaving.put(child, node, arc)
             elif graph.kinds[node] == NodeKind.GROUP and graph.versions[node]:
                 self.above[node] = None
                 # A restart forgets the nodes in question, so every held node is checked.
@@ -518,13 +520,10 @@ class AncestryStore:
         graph.compare(arc.parent, arc.child)
         if owns_child:
             return
-        leaving = self.leaving.setdefault(arc.child, {})
         if is_there:
-            leaving[arc.parent] = arc
-            return
-        leaving.pop(arc.parent, None)
-        if not leaving:
-            del self.leaving[arc.child]
+            self.leaving.put(arc.child, arc.parent, arc)
+        else:
+            self.leaving.drop(arc.child, arc.parent)
 
     def _mirror(self, arc: ArcRecord) -> None:
         self.change.arc((arc.parent, arc.child))

@@ -76,15 +76,12 @@ class Forgetting:
 
     def advance(self, now: float) -> None:
         """Forget some tombstones and names, at the end of a step."""
-        if self._graph.is_held and self.next_look is not None and now < self.next_look:
-            return  # Several steps of one turn of the loop follow a long step.
         waiting, self.next_look = self._waiting, None
         if waiting < self.begins_at and not any(map(self._may_ask, self._shared)):
             return
         if self._records.is_settled and self._is_whole:
             self._look(_portion(waiting))
-            goes_on = self._waiting < waiting or self._graph.is_held
-            if goes_on and self._waiting >= self.begins_at:
+            if self.begins_at <= self._waiting < waiting:
                 self.next_look = now + LOOKED_AGAIN_SECONDS
 
     @property
@@ -99,8 +96,8 @@ class Forgetting:
         for server in self._shared:
             if self._may_ask(server):
                 self._ask(server)
-        if self._graph.is_held or any(entry.sinks is not None for entry in self._entries.ready.values()):
-            return  # Readers and entries refer to nodes by number.
+        if any(entry.sinks is not None for entry in self._entries.ready.values()):
+            return  # Entries refer to nodes by number.
         self._forget_names(at_once)
 
     def agree(self, sender: ServerId, asked: ForgetLeft) -> None:

@@ -347,10 +347,10 @@ class Entries:
         left before the turn: votes of other servers may lead there.
         """
         assert entry.asked is not None
-        graph, above, asked = self._context.graph, self._records.above.keys(), entry.asked.entry_nodes
-        below = set().union(*[graph.children[node] for node in self.part(entry).followed & above])
+        graph, above, asked = self._context.graph, self._records.above, entry.asked.entry_nodes
+        below = set().union(*graph.children.of(above.among(self.part(entry).followed)))
         # An arc of another server is known by its child's record, so the child is owned or above an owned node.
-        entered = frozenset(graph.ids[node] for node in below - above) - asked
+        entered = frozenset(graph.ids[node] for node in below if node not in above) - asked
         self._extend(entry, Cover(frozenset(), entered))
         return tuple(sorted(entered))
 
@@ -421,12 +421,12 @@ class Entries:
         which have no part in that.
         """
         context, ids, leaving = self._context, self._context.graph.ids, self._records.leaving
-        found = {ids[node] for node in followed & leaving.keys() if not followed.isdisjoint(leaving[node])} | elsewhere
+        found = {ids[node] for node in leaving.among(followed) if not followed.isdisjoint(leaving[node])} | elsewhere
         leads: dict[ServerId, list[NodeId]] = {}
         for name in sorted(found):
             leads.setdefault(context.home_of(name), []).append(name)
         unsaid = set(context.table.servers()).difference(leads, [context.server]) if context.view_active else set()
-        for node in sorted(followed & self._records.above.keys()):
+        for node in sorted(self._records.above.among(followed)):
             if not unsaid:
                 break
             home = context.home_of(ids[node])

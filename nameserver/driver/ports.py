@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from delivery.model.events import Answer, DeliveryEvent
 from delivery.volatile.datagrams import Shown
-from namegraph import Channels, Effects, Event, Lane, LeftBehind, LogRecord, Records, Refusal, ServerId, Slices
+from namegraph import Channels, Effects, Event, Lane, LogRecord, Records, Refusal, ServerId
 from storage.store import ChangesFound, ChangesWanted, LogWanted
 
 
@@ -43,11 +43,14 @@ class LongSteps(Protocol):
     def may_take_long(self, event: Event) -> bool:
         """Return True if the step of an event is to leave the loop's thread."""
 
-    def hold(self) -> Slices[None]:
-        """Show readers no later state until the step is durable. No step may be taken between the slices."""
+    def hold(self) -> None:
+        """Show readers no later state until the step is durable."""
 
-    def let_go(self, *, earliest: bool) -> LeftBehind:
-        """Release the held state: the earliest long step is durable, or the latest one left nothing to make durable."""
+    def let_go(self, *, earliest: bool) -> list[Any]:
+        """Release the held state: the earliest long step is durable, or the latest one left nothing to make durable.
+
+        Return the objects to free.
+        """
 
 
 class DeliveryDesk(Protocol):

@@ -51,7 +51,6 @@ from namegraph import (
     Effects,
     Event,
     Lane,
-    LeftBehind,
     LogRecord,
     Outcome,
     PeerMessage,
@@ -488,8 +487,7 @@ class RunLoop:
         self._batches.seal()
         self._gathering.hurry()
         try:
-            for _ in long_steps.hold():
-                await asyncio.sleep(0)
+            long_steps.hold()
             self.step_count += 1
             now = self._clock()
             effects = await asyncio.get_running_loop().run_in_executor(self._stepper, carry_out, core, event, now)
@@ -666,8 +664,8 @@ class RunLoop:
         if batch.is_of_long_step and self._long_steps is not None:
             self._leavings.add(self._long_steps.let_go(earliest=True))
             # The writer was the only reader of these lists.
-            self._leavings.add(LeftBehind([], batch.records.nodes))
-            self._leavings.add(LeftBehind([], batch.records.arcs))
+            self._leavings.add(batch.records.nodes)
+            self._leavings.add(batch.records.arcs)
             self.step_count += 1
         self.recover()
         collecting = self._batches.collecting

@@ -20,7 +20,6 @@ from namegraph.events import (
 from namegraph.model.names import NodeId, Subnet
 from namegraph.model.operations import JoinArc
 from namegraph.model.rows import RequestId
-from namegraph.model.slices import at_once
 from namegraph.update import order_queue
 from simulation.run import run_seed
 from tests.reads import server_as_read
@@ -46,7 +45,7 @@ class Readers:
     def hold(self):
         if len(self._before) < 3:
             self._before.append([server_as_read(self._core), self._chance.randint(1, HELD_FOR_STEPS_AT_MOST)])
-            at_once(self.seen.hold())
+            self.seen.hold()
 
     def stepped(self):
         for held in self._before:

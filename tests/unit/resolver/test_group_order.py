@@ -5,7 +5,6 @@ from random import Random
 import pytest
 
 from namegraph.model.names import parse_name, subnet_of
-from namegraph.model.slices import at_once
 from resolver import group_order
 from resolver.group_order import GroupOrder
 from tests.cores import CoreUnderTest
@@ -69,7 +68,7 @@ def test_what_is_being_read_stays_as_it_was(server, order):
 
 def test_a_state_that_has_fewer_nodes_is_read_as_it_is(server, order):
     server.create(*NAMES[:3])
-    before = at_once(server.core.graph.hold())
+    before = server.core.graph.hold()
     server.create(*NAMES[3:12])
     list(order.fill())
     server.core.graph = before

@@ -257,7 +257,7 @@ def test_steps_are_begun_again_when_readers_see_another_graph(servers, monkeypat
 
     def show_another(number):
         if number == undisturbed - 1:
-            monkeypatch.setattr(core._context, "graph", at_once(core.graph.hold()))
+            monkeypatch.setattr(core._context, "graph", core.graph.hold())
             monkeypatch.setattr(core, "graph", core._context.graph)
 
     prepared, slices = filled(parts, REQUEST, show_another)

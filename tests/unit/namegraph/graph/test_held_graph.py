@@ -7,7 +7,6 @@ import pytest
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import NodeId
 from namegraph.model.rows import ArcRecord
-from namegraph.model.slices import at_once
 
 NODES = 6
 CHANGES = 200
@@ -17,7 +16,7 @@ HELD_AT_ONCE = 3
 def ends_of(graph):
     """Return the kept ends of arcs, as lists."""
     maps = (graph.suspended_from, graph.suspended_into, graph.divergent_children)
-    return [graph.suspended.copy(), *({node: list(ends) for node, ends in each.items()} for each in maps)]
+    return [dict(graph.suspended), *({node: list(ends) for node, ends in each.items()} for each in maps)]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -39,10 +38,9 @@ def test_ends_of_arcs_change_in_the_graph_alone_while_it_is_held(seed):
                     arcs[end] = arc
                 graph.compare(parent, child)
             case _ if len(held) < HELD_AT_ONCE and chance.random() < 0.5:
-                held.append((at_once(graph.hold()), ends_of(graph)))
+                held.append((graph.hold(), ends_of(graph)))
             case _ if held:
-                held.pop(0)
-                graph.let_go()
+                graph.let_go(held.pop(0)[0])
         assert set(graph.suspended) == {(one, each) for one, ends in graph.suspended_from.items() for each in ends}
         assert set(graph.suspended) == {(each, one) for one, ends in graph.suspended_into.items() for each in ends}
         for then, before in held:

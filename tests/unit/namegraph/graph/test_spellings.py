@@ -3,7 +3,6 @@
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import NodeId
 from namegraph.model.rows import NodeKind
-from namegraph.model.slices import at_once
 
 SMALL, LARGE, MIXED = NodeId("ann.lee@x.example"), NodeId("ANN.LEE@x.example"), NodeId("Ann.Lee@x.example")
 OTHER = NodeId("ann.le@x.example")
@@ -45,7 +44,7 @@ def test_a_refused_update_leaves_no_spelling_behind():
 def test_a_graph_that_is_held_knows_the_spellings_of_then():
     graph = NameGraph()
     graph.intern(LARGE)
-    held = at_once(graph.hold())
+    held = graph.hold()
     graph.intern(MIXED)
     assert spelled(held, SMALL) == [LARGE]
     assert spelled(graph, SMALL) == [LARGE, MIXED]

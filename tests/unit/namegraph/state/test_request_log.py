@@ -113,7 +113,7 @@ def test_a_request_id_of_no_or_too_many_characters_is_refused_and_nothing_is_rem
     effects = server.core.step(update(CreateGroup(A), request_id=request_id), 0.0)
     assert effects.replies[0].outcome.reason is Reason.INVALID_REQUEST
     assert effects.records.is_empty()
-    assert server.core.graph.ids == []
+    assert not server.core.graph.ids
 
 
 def test_the_longest_request_id_is_accepted():

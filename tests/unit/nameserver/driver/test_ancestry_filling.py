@@ -8,7 +8,6 @@ import pytest
 
 from namegraph.committed_state import CommittedState
 from namegraph.graph import ancestor_sets
-from namegraph.model.slices import at_once
 from nameserver.driver import ancestry_filling
 from nameserver.driver.ancestry_filling import AncestryFilling
 from tests.cores import CoreUnderTest
@@ -92,7 +91,7 @@ async def test_what_nobody_asks_for_is_filled_and_again_after_a_step(scene):
 async def test_what_a_long_step_left_missing_is_filled_once_that_is_durable_though_no_other_step_came(scene):
     filling = asyncio.ensure_future(scene.filling.fill_forever())
     await scene.until(scene.are_known)
-    at_once(scene.seen.hold())
+    scene.seen.hold()
     scene.server.bring([("t@x.example", CHAIN[0], 1)])
     scene.server.core.ancestors.forget_all()
     scene.run_loop.step_count += 1
@@ -107,7 +106,7 @@ async def test_what_a_long_step_left_missing_is_filled_once_that_is_durable_thou
 async def test_sets_that_were_held_are_kept_by_nobody_once_they_are_let_go(scene):
     filling = asyncio.ensure_future(scene.filling.fill_forever())
     await scene.until(scene.are_known)
-    at_once(scene.seen.hold())
+    scene.seen.hold()
     scene.run_loop.step_count += 1
     for _ in range(100):
         await asyncio.sleep(0)
@@ -122,7 +121,7 @@ async def test_a_question_goes_on_with_the_state_before_a_long_step_that_begins_
     asked = [CHAIN[-1], "new@x.example"]
     filling = asyncio.ensure_future(scene.filling.fill_for(asked))
     await asyncio.sleep(0)
-    at_once(scene.seen.hold())
+    scene.seen.hold()
     scene.server.bring([(CHAIN[-1], "new@x.example", 1), ("t@x.example", CHAIN[0], 1)])
     await filling
     before = {scene.seen.graph.ids[node] for node in scene.seen.ancestors.of(scene.seen.graph.index[CHAIN[-1]])}

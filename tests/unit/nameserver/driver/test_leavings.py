@@ -3,7 +3,6 @@
 import asyncio
 import weakref
 
-from namegraph import LeftBehind
 from nameserver.driver import leavings
 from nameserver.driver.leavings import Leavings
 
@@ -12,10 +11,10 @@ class Piece:
     """An unneeded object."""
 
 
-async def test_one_large_piece_or_some_small_ones_are_freed_in_a_turn(monkeypatch):
+async def test_some_objects_are_freed_in_a_turn(monkeypatch):
     monkeypatch.setattr(leavings, "FREED_AT_ONCE", 2)
-    left = LeftBehind([Piece(), Piece()], [Piece() for _ in range(5)])
-    alive = weakref.WeakSet([*left.large, *left.small])
+    left = [Piece() for _ in range(5)]
+    alive = weakref.WeakSet(left)
     freeing = Leavings()
     freeing.add(left)
     del left
@@ -23,15 +22,16 @@ async def test_one_large_piece_or_some_small_ones_are_freed_in_a_turn(monkeypatc
     while alive:
         await asyncio.sleep(0)
         counts.append(len(alive))
-    assert counts == [7, 6, 5, 3, 1, 0]
+    assert counts == [5, 3, 1, 0]
 
 
-async def test_what_is_added_meanwhile_is_freed_too():
+async def test_what_is_added_meanwhile_is_freed_too(monkeypatch):
+    monkeypatch.setattr(leavings, "FREED_AT_ONCE", 1)
     freeing, alive = Leavings(), weakref.WeakSet()
     for _ in range(3):
         pieces = [Piece(), Piece()]
         alive.update(pieces)
-        freeing.add(LeftBehind(pieces, []))
+        freeing.add(pieces)
         del pieces
         await asyncio.sleep(0)
     assert alive

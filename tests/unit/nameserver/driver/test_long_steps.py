@@ -7,10 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from namegraph import LeftBehind
 from namegraph.events import AddPeer, Lane, PeerLost, PeerMessage, PeerMet, PeerRestored, Restored
 from namegraph.model.refusals import Reason, Refusal, RefusedError
-from nameserver.driver import database_work
+from nameserver.driver import database_work, leavings
 from nameserver.driver.run_loop import RunLoop
 from nameserver.session.durable_outbox import DurableOutbox
 from tests.fakes.peer_core import FakePeerCore, SendLetter
@@ -72,17 +71,13 @@ class SeenSteps:
         self.left = weakref.WeakSet()
 
     def hold(self):
-        state = len(self.core.taken)
-        for _ in range(3):
-            yield 1
-            assert len(self.core.taken) == state, "no step is taken while the state is being held"
-        self.held.append(state)
+        self.held.append(len(self.core.taken))
 
     def let_go(self, *, earliest):
         self.held.pop(0 if earliest else -1)
         pieces = [Piece(), Piece(), Piece()]
         self.left.update(pieces)
-        return LeftBehind(pieces, [])
+        return pieces
 
     def now(self):
         return self.held[0] if self.held else len(self.core.taken)
@@ -176,21 +171,8 @@ async def test_a_long_step_leaves_the_thread_of_the_event_loop_and_others_do_not
     assert long_step is not threading.current_thread()
 
 
-async def test_others_get_their_turn_while_the_state_before_a_long_step_is_held_but_no_step_is_taken(server):
-    server.send(b"long")
-    turns = 0
-    while not server.seen.held:
-        server.send(b"later")
-        assert server.seen.now() == 1
-        await asyncio.sleep(0)
-        turns += 1
-    assert turns > 3
-    server.core.gate.release()
-    await server.between_steps()
-    assert len(server.core.taken) == 2 + turns
-
-
-async def test_what_a_long_step_leaves_is_freed_over_several_turns_of_the_loop(server):
+async def test_what_a_long_step_leaves_is_freed_over_several_turns_of_the_loop(server, monkeypatch):
+    monkeypatch.setattr(leavings, "FREED_AT_ONCE", 1)
     server.send(b"long")
     server.core.gate.release()
     counts = []

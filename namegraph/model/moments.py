@@ -1,0 +1,354 @@
+"""Lists and dictionaries that can be read as they were at an earlier moment, while they change.
+
+Whoever changes an entry first notes the former one, once after each moment that somebody holds. A reader looks at the
+present entry first, then at the noted ones. So holding a moment costs nothing, a change costs what it touches, and
+readers are safe while another thread changes the collection.
+
+    present     [ a | B | c | D ]
+    noted         after moment 1: {1: b}      after moment 2: {3: d}
+    moment 1    [ a | b | c | d ]             moment 2: [ a | B | c | d ]
+
+A value that is itself changed in place, such as the arcs of a node, is replaced by a copy before its first change
+after a moment (`DictColumn`, `DictTable`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable, Iterator, KeysView, Set
+from typing import Any, Final, Generic, TypeVar
+
+Item = TypeVar("Item")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+_MISSING: Final[Any] = object()
+"""Former entry of a key that was not there."""
+
+
+class Moment:
+    """A moment that somebody holds, and the entries of one collection that have changed since."""
+
+    __slots__ = ("former", "later")
+
+    def __init__(self) -> None:
+        self.former: dict[Any, Any] = {}
+        """Former entries by key, of those that changed before the next moment began."""
+        self.later: Moment | None = None
+
+    def __iter__(self) -> Iterator[dict[Any, Any]]:
+        """Yield the former entries after this moment, and after each later one."""
+        moment: Moment | None = self
+        while moment is not None:
+            if moment.former:
+                yield moment.former
+            moment = moment.later
+
+    def former_at(self, keys: Set[Any]) -> dict[Any, Any]:
+        """Return the former entries at some keys, as far as they have changed."""
+        found: dict[Any, Any] = {}
+        for former in self:
+            for key in former.keys() & keys:
+                found.setdefault(key, former[key])
+        return found
+
+    def all_former(self) -> dict[Any, Any]:
+        """Return the former entries of all that has changed."""
+        found: dict[Any, Any] = {}
+        for former in self:
+            # A dictionary is copied in one go, so another thread may add to it.
+            found = {**former.copy(), **found}
+        return found
+
+
+class Changing:
+    """The part that all these collections share: their newest moment, and what has changed since."""
+
+    former: dict[Any, Any] | None = None
+    """Former entries after the newest moment. None if nobody holds one."""
+    _newest: Moment | None = None
+
+    def begin_moment(self) -> Moment:
+        """Note what changes from now on."""
+        moment = Moment()
+        if self._newest is not None:
+            self._newest.later = moment
+        self._newest, self.former = moment, moment.former
+        return moment
+
+    def end_moments(self) -> None:
+        """Note nothing more: nobody reads an earlier moment."""
+        self._newest = self.former = None
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise TypeError("this way of changing a collection does not note what was there before")
+
+
+class _Positions(Changing):
+    """A list of any sort. Items are added at its end, and only items that nobody can have read are cut off."""
+
+    def __setitem__(self, position: Any, item: Any) -> None:
+        former = self.former
+        if former is not None and position not in former:
+            former[position] = self[position]  # type: ignore[index]
+        super().__setitem__(position, item)  # type: ignore[misc]
+
+    def of(self, positions: Iterable[int]) -> list[Any]:
+        """Return the items at some positions, in their order."""
+        return [self[position] for position in positions]  # type: ignore[index]
+
+    def hold(self) -> Any:
+        """Return the present list, for readers: a `ColumnBefore`."""
+        return ColumnBefore(self, self.begin_moment())
+
+
+class Column(_Positions, list[Item]):
+    """A list of any items."""
+
+    insert = remove = pop = sort = reverse = __imul__ = _refuse
+
+
+class DictColumn(Column[dict[Key, Value]]):
+    """A list of dictionaries."""
+
+    def to_change(self, position: int) -> dict[Key, Value]:
+        """Return the dictionary at a position, to be changed."""
+        former = self.former
+        if former is not None and position not in former:
+            self[position] = self[position].copy()
+        return self[position]
+
+
+class ByteColumn(_Positions, bytearray):
+    """A list of numbers below 256, a byte each."""
+
+
+class CounterColumn(_Positions, array):  # type: ignore[type-arg]
+    """A list of numbers below 2^64, eight bytes each."""
+
+
+class Table(Changing, dict[Key, Value]):
+    """A dictionary."""
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        self._note(key)
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key: Key) -> None:
+        self._note(key)
+        super().__delitem__(key)
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        """Remove a key, and return its value, as `dict.pop` does."""
+        self._note(key)
+        return super().pop(key, *default)
+
+    def setdefault(self, key: Any, default: Any = None, /) -> Any:
+        """Return the value of a key. Set it to `default` first if there is none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    update = __ior__ = popitem = _refuse
+
+    def _note(self, key: Any) -> None:
+        former = self.former
+        if former is not None and key not in former:
+            former[key] = self.get(key, _MISSING)
+
+    def among(self, keys: Set[Key]) -> set[Key]:
+        """Return the keys of this table that are in `keys`."""
+        return self.keys() & keys
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        if self.former is not None:
+            for key in self:
+                self._note(key)
+        super().clear()
+
+    def hold(self) -> Any:
+        """Return the present dictionary, for readers: a `TableBefore`."""
+        return TableBefore(self, self.begin_moment())
+
+    def branch(self) -> Any:
+        """Return an equal dictionary, whose changes and those of this one do not concern each other."""
+        return TableBranch(self, self.begin_moment())
+
+
+class DictTable(Table[Key, dict[Item, Value]]):
+    """A dictionary of dictionaries. A key without entries is removed."""
+
+    def put(self, key: Key, item: Item, value: Value) -> None:
+        """Set one value."""
+        self._to_change(key)[item] = value
+
+    def drop(self, key: Key, item: Item) -> None:
+        """Remove one value, if it is there."""
+        if item in self.get(key, ()):
+            left = self._to_change(key)
+            del left[item]
+            if not left:
+                del self[key]
+
+    def _to_change(self, key: Key) -> dict[Item, Value]:
+        found, former = self.get(key), self.former
+        if found is None:
+            found = self[key] = {}
+        elif former is not None and key not in former:
+            found = self[key] = found.copy()
+        return found
+
+
+class ColumnBefore(Generic[Item]):
+    """A list as it was at a moment, to be read like a list."""
+
+    def __init__(self, present: Any, moment: Moment) -> None:
+        self._present = present
+        self._length = len(present)
+        self._moment = moment
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Item]:
+        present = self._present[: self._length]
+        for position, item in self._moment.all_former().items():
+            if position < self._length:
+                present[position] = item
+        return iter(present)
+
+    def __getitem__(self, position: Any) -> Any:
+        if isinstance(position, slice):
+            return self.of(range(*position.indices(self._length)))
+        if position >= self._length:
+            raise IndexError(f"there is no item {position} among {self._length}")
+        found = self._present[position]
+        for former in self._moment:
+            if position in former:
+                return former[position]
+        return found
+
+    @property
+    def replaced(self) -> list[Item]:
+        """Items that were replaced before the next moment began."""
+        return list(self._moment.former.values())
+
+    def of(self, positions: Collection[int]) -> list[Item]:
+        """Return the items at some positions, in their order."""
+        present = self._present
+        found = [present[position] for position in positions]
+        former = self._moment.former_at(set(positions))
+        return found if not former else [former.get(*each) for each in zip(positions, found, strict=True)]
+
+
+class TableBefore(Generic[Key, Value]):
+    """A dictionary as it was at a moment, to be read like a dictionary."""
+
+    def __init__(self, present: Table[Key, Value], moment: Moment) -> None:
+        self._present = present
+        self._length = len(present)
+        self._moment = moment
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._whole())
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(key, _MISSING) is not _MISSING
+
+    def __getitem__(self, key: Key) -> Any:
+        found = self.get(key, _MISSING)
+        if found is _MISSING:
+            raise KeyError(key)
+        return found
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the value of a key, or `default`."""
+        found = self._present.get(key, _MISSING)
+        for former in self._moment:
+            if key in former:
+                found = former[key]
+                break
+        return default if found is _MISSING else found
+
+    def keys(self) -> KeysView[Key]:
+        """Return the keys."""
+        return self._whole().keys()
+
+    def values(self) -> Collection[Value]:
+        """Return the values."""
+        return self._whole().values()
+
+    def items(self) -> Collection[tuple[Key, Value]]:
+        """Return the entries."""
+        return self._whole().items()
+
+    def among(self, keys: Set[Key]) -> set[Key]:
+        """Return the keys of this table that are in `keys`."""
+        found = self._present.keys() & keys
+        for key, value in self._moment.former_at(keys).items():
+            if value is _MISSING:
+                found.discard(key)
+            else:
+                found.add(key)
+        return found
+
+    @property
+    def replaced(self) -> list[Any]:
+        """Values that were replaced before the next moment began."""
+        return [value for value in self._moment.former.values() if value is not _MISSING]
+
+    def _whole(self) -> dict[Key, Value]:
+        if not self._length:
+            return {}
+        found = dict(self._present)
+        for key, value in self._moment.all_former().items():
+            if value is _MISSING:
+                found.pop(key, None)
+            else:
+                found[key] = value
+        return found
+
+
+class TableBranch(TableBefore[Key, Value]):
+    """A dictionary that goes on from a moment by itself."""
+
+    def __init__(self, present: Table[Key, Value], moment: Moment) -> None:
+        super().__init__(present, moment)
+        self._own: dict[Key, Any] = {}
+        """Entries that were changed here."""
+        self._is_cleared = False
+
+    def __len__(self) -> int:
+        return len(self._whole())
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        self._own[key] = value
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the value of a key, or `default`."""
+        found = self._own.get(key, self)
+        if found is self:
+            return default if self._is_cleared else super().get(key, default)
+        return default if found is _MISSING else found
+
+    def pop(self, key: Any, default: Any = None) -> Any:
+        """Remove a key, and return its value. Return `default` if the key is not here."""
+        found = self.get(key, _MISSING)
+        if found is _MISSING:
+            return default
+        self._own[key] = _MISSING
+        return found
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._own, self._is_cleared = {}, True
+
+    def _whole(self) -> dict[Key, Value]:
+        found = {} if self._is_cleared else super()._whole()
+        found.update(self._own)
+        return {key: value for key, value in found.items() if value is not _MISSING}
