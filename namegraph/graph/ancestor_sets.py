@@ -95,7 +95,7 @@ class AncestorSets:
         self._changed = BitMap()
         """Nodes that got other ancestors, as very many nodes below them did. A set that holds one of these nodes is in
         question."""
-        self._renewed: set[NodeIndex] = set()
+        self._renewed = BitMap()
         """Representatives whose set was computed after `_changed` was noted, and is not in question."""
         self.large_changes = 0
         """Number of changes that put sets in question."""
@@ -157,7 +157,7 @@ class AncestorSets:
     def looked_at_all(self, large_changes: int) -> None:
         """Note that every node was looked at (`is_known`) since the number of large changes was `large_changes`."""
         if large_changes == self.large_changes:
-            self._changed, self._renewed = BitMap(), set()
+            self._changed, self._renewed = BitMap(), BitMap()
 
     @property
     def are_all_kept(self) -> bool:
@@ -210,7 +210,7 @@ class AncestorSets:
         self._sets.clear()
         self._controlled.clear()
         self._bytes = 0
-        self._changed, self._renewed = BitMap(), set()
+        self._changed, self._renewed = BitMap(), BitMap()
 
     def holds_any(self, nodes: Iterable[NodeIndex]) -> bool:
         """Return True if the set of at least one of these nodes is kept."""
@@ -268,7 +268,7 @@ class AncestorSets:
         below = graph.descendants(roots, limit=None if self.followers else FORGOTTEN_AT_ONCE)
         if below is None:
             self._changed.update(roots)
-            self._renewed = set()
+            self._renewed = BitMap()
             self.large_changes += 1
             return set()
         # Add the nodes below by records that are ahead of the truth at the parent.
@@ -363,10 +363,10 @@ class AncestorSets:
 
     def _drop(self, representatives: Iterable[NodeIndex]) -> None:
         for representative in representatives:
-            dropped = self._sets.pop(representative, None)
-            if dropped is not None:
-                self._bytes -= self._size(dropped)
-                self._controlled.pop(representative, None)
+            if representative in self._sets:
+                self._bytes -= self._size(self._sets.pop(representative))
+                if representative in self._controlled:
+                    del self._controlled[representative]
                 for changed in self.followers:
                     changed[representative] = None
 
@@ -380,8 +380,8 @@ class AncestorSets:
             self.forget_all()
             return None
         for node in nodes:
-            if keeps is None or self._controlled.get(node) is not keeps:
-                self._controlled.pop(node, None)
+            if node in self._controlled and (keeps is None or self._controlled[node] is not keeps):
+                del self._controlled[node]
         return nodes
 
     def _replace(self, node: NodeIndex, found: BitMap) -> bool:

@@ -85,7 +85,7 @@ def _compared(graph: NameGraph, changes: GraphDelta) -> set[NodeIndex]:
 def _apply_arcs(graph: NameGraph, changes: GraphDelta, records: Records, *, counter: int) -> set[NodeIndex]:
     """Add and remove the arcs. Return the nodes whose ancestry record changes."""
     tombstones = graph.tombstones
-    arcs_out, arcs_in = graph.children.to_change, graph.parents.to_change
+    arcs_out, arcs_in = graph.arcs_out, graph.arcs_in
     new_row = tuple.__new__  # This takes half the time of calling the class, and an import makes half a million
     touched: set[NodeIndex] = set()
     for parent, child in changes.removed:

@@ -197,11 +197,13 @@ class NameGraph:
 
     def arcs_out(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
         """Return the arcs that leave a node, by child, to be changed."""
-        return self.children.to_change(node)
+        children = self.children
+        return children[node] if children.former is None else children.to_change(node)
 
     def arcs_in(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
         """Return the arcs in the ancestry record of a node, by parent, to be changed."""
-        return self.parents.to_change(node)
+        parents = self.parents
+        return parents[node] if parents.former is None else parents.to_change(node)
 
     @property
     def virtual_node_count(self) -> int:

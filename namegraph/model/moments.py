@@ -131,18 +131,23 @@ class CounterColumn(_Positions, array):  # type: ignore[type-arg]
 class Table(Changing, dict[Key, Value]):
     """A dictionary."""
 
+    # `super()` would cost as much as the change itself.
+
     def __setitem__(self, key: Key, value: Value) -> None:
-        self._note(key)
-        super().__setitem__(key, value)
+        if self.former is not None:
+            self._note(key)
+        dict.__setitem__(self, key, value)
 
     def __delitem__(self, key: Key) -> None:
-        self._note(key)
-        super().__delitem__(key)
+        if self.former is not None:
+            self._note(key)
+        dict.__delitem__(self, key)
 
     def pop(self, key: Any, *default: Any) -> Any:
         """Remove a key, and return its value, as `dict.pop` does."""
-        self._note(key)
-        return super().pop(key, *default)
+        if self.former is not None:
+            self._note(key)
+        return dict.pop(self, key, *default)
 
     def setdefault(self, key: Any, default: Any = None, /) -> Any:
         """Return the value of a key. Set it to `default` first if there is none."""
@@ -154,7 +159,8 @@ class Table(Changing, dict[Key, Value]):
 
     def _note(self, key: Any) -> None:
         former = self.former
-        if former is not None and key not in former:
+        assert former is not None
+        if key not in former:
             former[key] = self.get(key, _MISSING)
 
     def among(self, keys: Set[Key]) -> set[Key]:
@@ -166,7 +172,7 @@ class Table(Changing, dict[Key, Value]):
         if self.former is not None:
             for key in self:
                 self._note(key)
-        super().clear()
+        dict.clear(self)
 
     def hold(self) -> Any:
         """Return the present dictionary, for readers: a `TableBefore`."""
@@ -328,6 +334,11 @@ class TableBranch(TableBefore[Key, Value]):
 
     def __setitem__(self, key: Key, value: Value) -> None:
         self._own[key] = value
+
+    def __delitem__(self, key: Key) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._own[key] = _MISSING
 
     def get(self, key: Any, default: Any = None) -> Any:
         """Return the value of a key, or `default`."""

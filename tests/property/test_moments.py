@@ -137,7 +137,9 @@ def test_a_branch_and_its_table_go_on_by_themselves(changes, branched_at):
         if number == branched_at:
             branch, expected_branch = table.branch(), dict(table)
         for each in (table,) if branch is None or number % 2 else (branch, expected_branch):
-            if value is None:
+            if value is None and key in each:
+                del each[key]
+            elif value is None:
                 each.pop(key, None)
             else:
                 each[key] = value
