@@ -7,6 +7,29 @@ from typing import cast
 
 from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
 
+HOMES_REMEMBERED = 10_000
+"""Names whose home is remembered: those of hundreds of updates under way, in a few megabytes."""
+
+
+class RememberedHomes(dict[NodeId, ServerId | None]):
+    """The home of each name, found at the first look. Beyond `HOMES_REMEMBERED` names, it begins anew.
+
+    One update looks for the homes of its few names dozens of times. The homes hold until a subnet gets or loses its
+    owner; the table then makes another object, because readers in other threads may still add homes to this one.
+    """
+
+    def __init__(self, owners: Mapping[Subnet, ServerId]) -> None:
+        super().__init__()
+        self._owners = owners
+
+    def __missing__(self, name: NodeId) -> ServerId | None:
+        """Find the home of a name."""
+        home = self._owners.get(subnet_of(name))
+        if len(self) >= HOMES_REMEMBERED:
+            self.clear()
+        self[name] = home
+        return home
+
 
 class OwnershipTable:
     """The known subnets, each with the one server that owns it. Subnets are matched whole.
@@ -17,6 +40,8 @@ class OwnershipTable:
 
     def __init__(self, owners: Mapping[Subnet, ServerId], *, expected: Iterable[Subnet] = ()) -> None:
         self._owners = dict(owners)
+        self.homes = RememberedHomes(self._owners)
+        """The home of each name, like `home_of`. Read only."""
         self.subnets_by_server: dict[ServerId, dict[Subnet, None]] = {}
         """Subnets of each server that owns any. Read only."""
         for subnet, owner in self._owners.items():
@@ -34,7 +59,7 @@ class OwnershipTable:
 
     def home_of(self, node: NodeId) -> ServerId | None:
         """Return the server that owns the node's subnet. None if no owner is known; a process is then foreign."""
-        return self._owners.get(subnet_of(node))
+        return self.homes[node]
 
     def homes_of(self, names: Iterable[NodeId]) -> list[ServerId | None]:
         """Return `home_of` for many names, in half the time each."""
@@ -86,5 +111,6 @@ class OwnershipTable:
         if owner is not None:
             self._owners[subnet] = owner
             self.subnets_by_server.setdefault(owner, {})[subnet] = None
+        self.homes = RememberedHomes(self._owners)
         self._servers = None
         self.changes += 1

@@ -265,7 +265,7 @@ class ServerContext:
 
     def home_below(self, *, parent: NodeId, child: NodeId) -> ServerId:
         """Return the home of the child of an arc. A foreign process lives where its parent does."""
-        home = self.table.home_of(child)
+        home = self.table.homes[child]
         return self.home_of(parent) if home is None else home
 
     def homes_of(self, arc: ArcId) -> tuple[ServerId, ServerId]:
@@ -288,7 +288,7 @@ class ServerContext:
 
     def home_of(self, node: NodeId) -> ServerId:
         """Return the home of a group, or of a node that is known here. A node whose subnet has no owner lives here."""
-        home = self.table.home_of(node)
+        home = self.table.homes[node]
         return self.server if home is None else home
 
     def homes_of_nodes(self, nodes: Iterable[NodeIndex]) -> list[ServerId]:
@@ -362,7 +362,7 @@ class ServerContext:
 
     def owns(self, node: NodeIndex) -> bool:
         """Return True if a node that is known here lives here."""
-        home = self.table.home_of(self.graph.ids[node])
+        home = self.table.homes[self.graph.ids[node]]
         return home is None or home == self.server
 
     def owned(self, nodes: range) -> bytearray:

@@ -1,7 +1,7 @@
 """The owner of a subnet is found without a look at the other subnets."""
 
 from namegraph.model.names import NodeId, ServerId, Subnet
-from namegraph.model.ownership import OwnershipTable
+from namegraph.model.ownership import HOMES_REMEMBERED, OwnershipTable
 
 A, B = ServerId("a.example"), ServerId("b.example")
 
@@ -46,6 +46,35 @@ def test_each_change_of_an_owner_is_counted():
     table.learn(Subnet(B), B)
     assert table.changes == 1
     assert table.homes_of([NodeId("g@b.example"), NodeId("p@elsewhere.example")]) == [B, None]
+
+
+def test_a_home_that_was_looked_up_before_follows_each_change_of_an_owner():
+    table = OwnershipTable({Subnet(A): A})
+    name = NodeId("g@b.example")
+    assert table.home_of(name) is None
+    table.learn(Subnet("b.example"), B)
+    assert (table.home_of(name), table.homes[name]) == (B, B)
+    table.learn(Subnet("b.example"), A)
+    assert table.home_of(name) == A
+    table.forget(Subnet("b.example"))
+    assert table.home_of(name) is None
+
+
+def test_a_reader_that_holds_former_homes_does_not_bring_one_back():
+    table = OwnershipTable({Subnet(A): A})
+    former = table.homes
+    table.learn(Subnet("b.example"), B)
+    table.learn(Subnet("b.example"), A)
+    assert former[NodeId("g@b.example")] == A
+    table.forget(Subnet("b.example"))
+    assert table.home_of(NodeId("g@b.example")) is None
+
+
+def test_the_homes_of_few_names_are_remembered_at_once():
+    table = OwnershipTable({Subnet(A): A})
+    for number in range(2 * HOMES_REMEMBERED + 1):
+        assert table.home_of(NodeId(f"p{number}@a.example")) == A
+        assert len(table.homes) <= HOMES_REMEMBERED
 
 
 def test_questions_do_not_walk_over_all_subnets():
