@@ -14,8 +14,8 @@ from namegraph.wire.codec import Message, decode_outcome, encode, encode_outcome
 from namegraph.wire.columns import column_of, pack_arcs, pack_records
 from namegraph.wire.message_parts import (
     AncestryRecord,
-    ArcChange,
     ArcColumns,
+    KnownArc,
     OperationColumns,
     RecordColumns,
     UpdateId,
@@ -114,7 +114,7 @@ class Letters:
             kinds = bytes(chance.randrange(3) for _ in range(count))
             found = OperationColumns(tuple(self._names), places[0], places[1], places[2], places[0], places[1], kinds)
         elif kind is ArcColumns:
-            found = pack_arcs(self._many(ArcChange))
+            found = pack_arcs(self._many(KnownArc))
         else:
             found = pack_records(self._many(AncestryRecord))
         if chance.random() < ODD_SHARE:

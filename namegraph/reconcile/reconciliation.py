@@ -508,7 +508,7 @@ class Reconciliation:
 def _settle(known: KnownArc, *, is_offered: bool = False) -> ReconcileArc:
     parent, child = known.arc
     return ReconcileArc(
-        parent, child, known.is_present, known.kind, known.cost, known.version, known.writer, is_offered
+        parent, child, bool(known.is_present), known.kind, known.cost, known.version, known.writer, is_offered
     )
 
 

@@ -206,8 +206,9 @@ class AncestryStore:
         graph = self._graph
         parent, child = graph.intern(known.arc.parent), graph.intern(known.arc.child)
         graph.unsuspend(parent, child)
-        arc = ArcRecord(parent, child, known.cost, known.version, known.writer, known.is_present, known.is_present)
-        if known.is_present:
+        is_there = bool(known.is_present)
+        arc = ArcRecord(parent, child, known.cost, known.version, known.writer, present=is_there, suspended=is_there)
+        if is_there:
             graph.unbury((parent, child))
             graph.suspend(arc)
             if graph.kinds[child] == NodeKind.ABSENT:

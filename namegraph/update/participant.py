@@ -34,7 +34,7 @@ from namegraph.update.order_queue import AffectedPart, Entries, Entry
 from namegraph.update.prepare import NOTHING, CannotError, Findings, prepare_update
 from namegraph.update.recorded_changes import changes_of_known, changes_of_share
 from namegraph.wire.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in, unpack_arcs
-from namegraph.wire.message_parts import ArcChange, ArcId, Cohort, KnownArc, PendingEntry, Update, UpdateId
+from namegraph.wire.message_parts import ArcId, Cohort, KnownArc, PendingEntry, Update, UpdateId
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -297,7 +297,7 @@ class Participant:
             elif says.rule.waits and arc in waiting:
                 below[arc] = None
 
-    def _note_left(self, arcs: Iterable[ArcChange | KnownArc]) -> None:
+    def _note_left(self, arcs: Iterable[KnownArc]) -> None:
         """Note the arcs that this server left while the home of their other end was away."""
         context = self._context
         for arc in [change.arc for change in arcs if not change.is_present]:

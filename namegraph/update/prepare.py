@@ -29,12 +29,12 @@ from namegraph.update.prepare_import import prepare_import
 from namegraph.update.prepare_suspension import find_inner
 from namegraph.wire.columns import pack_arcs
 from namegraph.wire.message_parts import (
-    ArcChange,
     ArcColumns,
     ArcId,
     ArcVersion,
     ChildTruth,
     GroupChange,
+    KnownArc,
     ReconcileArc,
     SuspendArc,
     Update,
@@ -132,10 +132,10 @@ def _waiting_kinds(context: ServerContext, update: Update, collector: OperationC
 
 def _arc_changes(
     context: ServerContext, changes: GraphDelta, update: Update, waiting: Mapping[ArcId, NodeKind]
-) -> tuple[ArcChange, ...]:
-    """Return the changes of the arcs whose presence this server judges."""
+) -> tuple[KnownArc, ...]:
+    """Return the states of the changed arcs whose presence this server judges."""
     graph = context.graph
-    found: dict[ArcId, ArcChange] = {}
+    found: dict[ArcId, KnownArc] = {}
     added = {(parent, child) for parent, child, _ in changes.added}
     for parent, child in changes.removed:
         name = ArcId(graph.ids[parent], graph.ids[child])
@@ -146,16 +146,16 @@ def _arc_changes(
         step = ArcStep.LEAVE_UNCONFIRMED if is_ours_alone else ArcStep.LEAVE
         if authority(context, step, *name).is_judged_here:
             arc = graph.children[parent].get(child) or graph.suspended[parent, child]
-            found[name] = ArcChange(name, False, graph.kind(child), arc.cost, arc.version + 1)
+            found[name] = KnownArc(name, False, graph.kind(child), arc.cost, arc.version + 1)
     for parent, child, cost in changes.added:
         name = ArcId(graph.ids[parent], graph.ids[child])
         if name in waiting or context.owns(parent):
             left = found.get(name)
             version = left.version if left is not None else context.version_before(name)
             if name in waiting:
-                found[name] = ArcChange(name, False, waiting[name], cost, version + 1, is_suspended=True)
+                found[name] = KnownArc(name, None, waiting[name], cost, version + 1)
             else:
-                found[name] = ArcChange(name, True, NodeKind.ABSENT, cost, version + 1)
+                found[name] = KnownArc(name, True, NodeKind.ABSENT, cost, version + 1)
     return tuple(found.values())
 
 

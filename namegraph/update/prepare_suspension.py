@@ -9,9 +9,9 @@ from namegraph.model.rows import NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.known_arcs import active_arc, can_be_child, known_arc
-from namegraph.wire.message_parts import ArcChange, ArcId, ChildTruth, ReconcileArc, SuspendArc
+from namegraph.wire.message_parts import ArcId, ChildTruth, KnownArc, ReconcileArc, SuspendArc
 
-InnerFindings = tuple[tuple[ArcChange, ...], tuple[ChildTruth, ...], tuple[ArcId, ...]]
+InnerFindings = tuple[tuple[KnownArc, ...], tuple[ChildTruth, ...], tuple[ArcId, ...]]
 """Arcs, children, and arcs that are declined."""
 
 
@@ -23,7 +23,7 @@ def find_inner(
     asked_by: ServerId,
 ) -> InnerFindings:
     """Return this server's findings about arcs to be suspended or settled, at the update's turn."""
-    arcs: list[ArcChange] = []
+    arcs: list[KnownArc] = []
     children: dict[NodeId, ChildTruth] = {}
     declined: list[ArcId] = []
     for operation in operations:
@@ -35,14 +35,14 @@ def find_inner(
             if arc is None:
                 continue
             kind = context.graph.kind(arc.child)
-            arcs.append(ArcChange(name, False, kind, arc.cost, arc.version, is_suspended=True))
+            arcs.append(KnownArc(name, None, kind, arc.cost, arc.version))
         elif _is_declined(context, operation, owns_child=owns_child) or (
             asked_by != context.server and _was_left(context, operation)
         ):
             declined.append(name)
             continue
         elif context.home_of(name.parent) == context.server:
-            arcs.append(ArcChange(name, operation.is_present, operation.kind, operation.cost, operation.version))
+            arcs.append(KnownArc(name, operation.is_present, operation.kind, operation.cost, operation.version))
         if owns_child:
             node = context.graph.index.get(name.child)
             kind = operation.kind if isinstance(operation, ReconcileArc) else NodeKind.ABSENT

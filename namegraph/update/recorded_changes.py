@@ -59,7 +59,7 @@ def changes_of_share(context: ServerContext, share: UpdateOutcome) -> ChangeSet:
 
 def changes_of_known(context: ServerContext, known: KnownArc) -> ChangeSet:
     """Return the change of an arc whose other end changed it while this server was away."""
-    return _of_arcs(context, (), [(known.arc, known.is_present, known.kind)])
+    return _of_arcs(context, (), [(known.arc, bool(known.is_present), known.kind)])
 
 
 def _of_arcs(

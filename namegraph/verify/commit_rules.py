@@ -39,7 +39,7 @@ from namegraph.verify.commit_columns import CommitColumns, are_here, read_said
 from namegraph.verify.commit_rules_ancestry import are_loops_agreed, are_records_agreed
 from namegraph.verify.commit_rules_import import follow_from_import
 from namegraph.wire.columns import chosen_names, nodes_in, place_array, state_array, unpack_arcs
-from namegraph.wire.message_parts import ArcChange, ArcId, ReconcileArc, SuspendArc, Update
+from namegraph.wire.message_parts import ArcId, KnownArc, ReconcileArc, SuspendArc, Update
 from namegraph.wire.update_messages import UpdateOutcome
 
 
@@ -123,7 +123,7 @@ def _found_again(update: Update, context: ServerContext, records: AncestryStore)
 
 
 def _follow(
-    arcs: Sequence[ArcChange],
+    arcs: Sequence[KnownArc],
     update: Update,
     found: Findings | None,
     groups: Mapping[NodeId, bool],
@@ -155,7 +155,7 @@ def _follow(
 
 
 def _follows(
-    change: ArcChange,
+    change: KnownArc,
     steps: Sequence[ArcOperation],
     update: Update,
     groups: Mapping[NodeId, bool],
@@ -183,7 +183,7 @@ def _follows(
             if change.is_suspended:
                 return offline and any(step.cost == change.cost for step in joins)
             is_wanted = ChildKind.AUTO in kinds or ChildKind(change.kind.value) in kinds
-            return change.is_present and is_wanted and any(step.cost == change.cost for step in joins)
+            return change.is_present is True and is_wanted and any(step.cost == change.cost for step in joins)
         case LeaveArc():
             return _is_gone(change)
         case SuspendArc():
@@ -196,7 +196,7 @@ def _follows(
             )
 
 
-def _is_of_right_kind(change: ArcChange, groups: Mapping[NodeId, bool], context: ServerContext) -> bool:
+def _is_of_right_kind(change: KnownArc, groups: Mapping[NodeId, bool], context: ServerContext) -> bool:
     is_group = _is_group(change.arc.child, groups, context)
     if change.is_present or change.is_suspended:
         return (change.kind is NodeKind.GROUP) is is_group
@@ -227,8 +227,8 @@ def _must_change(steps: Sequence[ArcOperation]) -> bool:
 
 
 def _is_as_found(
-    said: Mapping[ArcId, ArcChange],
-    twice: Mapping[ArcId, ArcChange],
+    said: Mapping[ArcId, KnownArc],
+    twice: Mapping[ArcId, KnownArc],
     steps: Mapping[ArcId, Sequence[ArcOperation]],
     found: Findings,
     final: Priority,
@@ -251,7 +251,7 @@ def _is_as_found(
     return all(arc in said or isinstance(steps[arc][-1], ReconcileArc) for arc in here)
 
 
-def _is_found(ours: ArcChange, said: ArcChange, final: Priority, context: ServerContext) -> bool:
+def _is_found(ours: KnownArc, said: KnownArc, final: Priority, context: ServerContext) -> bool:
     """Return True if this server found the stated arc, or found an older version than the home of its child.
 
     No version is above the counter of the update that gives it.
@@ -273,15 +273,15 @@ def _is_judged_here(arc: ArcId, steps: Sequence[ArcOperation], context: ServerCo
     return authority_over(context, steps[-1]).is_judged_here
 
 
-def _is_gone(change: ArcChange) -> bool:
-    return not (change.is_present or change.is_suspended)
+def _is_gone(change: KnownArc) -> bool:
+    return change.is_present is False
 
 
-def _without_kind(change: ArcChange) -> ArcChange:
+def _without_kind(change: KnownArc) -> KnownArc:
     return change._replace(kind=NodeKind.ABSENT)
 
 
-def _has_left(group: NodeId, said: Mapping[ArcId, ArcChange], context: ServerContext) -> bool:
+def _has_left(group: NodeId, said: Mapping[ArcId, KnownArc], context: ServerContext) -> bool:
     """Return True if a deleted group keeps no arc. Its name may be joined anew, as a process."""
     graph, ids = context.graph, context.graph.ids
     node = graph.index[group]

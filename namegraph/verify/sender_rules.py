@@ -20,7 +20,7 @@ from namegraph.update.coordinator import BEGUN_LIMIT
 from namegraph.update.order_queue import Entries, EntryPhase
 from namegraph.wire.codec import Message, counts_in_view
 from namegraph.wire.columns import fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
-from namegraph.wire.message_parts import ArcChange, ArcColumns, KnownArc, LeftArc, ReconcileArc, UpdateId
+from namegraph.wire.message_parts import ArcColumns, KnownArc, LeftArc, ReconcileArc, UpdateId
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -165,9 +165,11 @@ def _owns_what_it_changes(ready: Ready, *, sender: ServerId, context: ServerCont
 
 
 def _can_be(known: KnownArc | ReconcileArc) -> bool:
-    """Return True if an arc that is said to be present is possible: two different ends, and a child of some kind."""
+    """Return True if a state of an arc outside an update is possible: two different ends, and a child of some kind if
+    the arc is present."""
     parent, child = known.arc if isinstance(known, KnownArc) else (known.parent, known.child)
-    return parent != child and (known.kind is not NodeKind.ABSENT or not known.is_present)
+    is_of_a_kind = known.kind is not NodeKind.ABSENT or not known.is_present
+    return parent != child and known.is_present is not None and is_of_a_kind
 
 
 def _are_between(
@@ -184,7 +186,7 @@ def _may_change_all(server: ServerId, arcs: ArcColumns, *, context: ServerContex
     return all(_may_change(server, change, context=context) for change in unpack_arcs(arcs))
 
 
-def _may_change(server: ServerId, change: ArcChange, *, context: ServerContext) -> bool:
+def _may_change(server: ServerId, change: KnownArc, *, context: ServerContext) -> bool:
     """Return True if a server may speak for an arc: the parent's home, or the child's home while the parent's is
     away."""
     arc = change.arc

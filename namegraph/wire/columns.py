@@ -22,10 +22,10 @@ from namegraph.model.priorities import NUMBER_LIMIT, Priority
 from namegraph.model.rows import NodeKind
 from namegraph.wire.message_parts import (
     AncestryRecord,
-    ArcChange,
     ArcColumns,
     ArcId,
     InArc,
+    KnownArc,
     OperationColumns,
     RecordColumns,
     Vnid,
@@ -46,6 +46,9 @@ than a short sum."""
 
 KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
 """Kinds by number."""
+
+_PRESENCES = (False, True, None)
+"""`KnownArc.is_present` by state."""
 
 
 def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
@@ -125,15 +128,15 @@ def nodes_in(columns: RecordColumns) -> set[NodeId]:
     return {columns.names[number] for number in places_in(columns.nodes)}
 
 
-def pack_arcs(changes: Iterable[ArcChange]) -> ArcColumns:
-    """Return changes of arcs in columns, in their order."""
+def pack_arcs(arcs: Iterable[KnownArc]) -> ArcColumns:
+    """Return states of arcs in columns, in their order."""
     names: dict[NodeId, int] = {}
     parents, children, costs, versions = array(_PLACE), array(_PLACE), array(_NUMBER), array(_NUMBER)
     present, kinds = bytearray(), bytearray()
-    for (parent, child), is_present, kind, cost, version, is_suspended in changes:
+    for (parent, child), is_present, kind, cost, version, _ in arcs:
         parents.append(names.setdefault(parent, len(names)))
         children.append(names.setdefault(child, len(names)))
-        present.append(SUSPENDED if is_suspended else is_present)
+        present.append(SUSPENDED if is_present is None else is_present)
         kinds.append(kind)
         costs.append(cost)
         versions.append(version)
@@ -148,12 +151,12 @@ def pack_arcs(changes: Iterable[ArcChange]) -> ArcColumns:
     )
 
 
-def unpack_arcs(columns: ArcColumns) -> Iterator[ArcChange]:
-    """Yield the changes of arcs, in their order."""
+def unpack_arcs(columns: ArcColumns) -> Iterator[KnownArc]:
+    """Yield the states of the arcs, in their order, without writers."""
     names = columns.names
     for parent, child, state, kind, cost, version in rows_of(columns):
         arc = ArcId(names[parent], names[child])
-        yield ArcChange(arc, state == PRESENT, KINDS[kind], cost, version, state == SUSPENDED)
+        yield KnownArc(arc, _PRESENCES[state], KINDS[kind], cost, version)
 
 
 def rows_of(columns: ArcColumns) -> Iterator[tuple[int, int, int, int, int, int]]:

@@ -201,24 +201,28 @@ class RecordColumns(NamedTuple):
     """Suspended in-arcs: record (from 0), parent, cost, version, writer."""
 
 
-class ArcChange(NamedTuple):
-    """Effect of an update on an arc.
-
-    `kind` is that of the child. In a `Ready` it is the kind before the update, as far as the parent's home knows
-    it. In a `Commit` it is the kind after the update.
-    """
+class KnownArc(NamedTuple):
+    """State of an arc, as one of its ends knows it, or as an update leaves it."""
 
     arc: ArcId
-    is_present: bool
+    is_present: bool | None
+    """False if the arc was left, or never joined. None if an update suspends the arc: the arc is kept, and in no
+    answer."""
     kind: NodeKind
+    """Kind of the child. In a `Ready`: the kind before the update, as far as the parent's home knows it."""
     cost: int
     version: int
-    is_suspended: bool = False
-    """True if the arc is remembered, and left out of resolution."""
+    writer: int = 0
+    """Counter of the final priority of the update that wrote the state. 0 in the messages of that update itself."""
+
+    @property
+    def is_suspended(self) -> bool:
+        """True if an update suspends the arc."""
+        return self.is_present is None
 
 
 class ArcColumns(NamedTuple):
-    """Many arc changes, as `columns` packs them. Numbers stand for the names, and columns are as in `RecordColumns`."""
+    """States of many arcs, as `columns` packs them. Numbers stand for the names. Columns are as in `RecordColumns`."""
 
     names: tuple[NodeId, ...]
     parents: bytes
@@ -256,16 +260,5 @@ class LeftArc(NamedTuple):
     """An arc that was left, as its tombstone has it."""
 
     arc: ArcId
-    version: int
-    writer: int
-
-
-class KnownArc(NamedTuple):
-    """The state of an arc as one of its ends knows it."""
-
-    arc: ArcId
-    is_present: bool
-    kind: NodeKind
-    cost: int
     version: int
     writer: int

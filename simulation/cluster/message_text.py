@@ -155,9 +155,9 @@ def update_of(message: Message | PostedLetter) -> UpdateId | None:
 
 
 def _show_commit(commit: Commit) -> str:
-    signs = {(True, False): "+", (False, True): "~", (False, False): "-"}
+    signs = {True: "+", None: "~", False: "-"}
     outcome = decode_outcome(commit.outcome)
-    changes = [f"{signs[arc.is_present, arc.is_suspended]}{_arc(arc.arc)}" for arc in unpack_arcs(outcome.arcs)]
+    changes = [f"{signs[arc.is_present]}{_arc(arc.arc)}" for arc in unpack_arcs(outcome.arcs)]
     parts = [" ".join(changes), f"at {_place(outcome.final)}"]
     if outcome.renamed:
         parts.append("in virtual nodes " + " ".join(f"{group}:{_vnid(vnid)}" for group, vnid in outcome.renamed))

@@ -13,7 +13,7 @@ from namegraph.update import recorded_changes
 from namegraph.update.arc_outcomes import ArcOutcomes
 from namegraph.update.recorded_changes import changes_of_share
 from namegraph.wire.columns import pack_arcs, pack_records, unpack_arcs
-from namegraph.wire.message_parts import ArcChange, ArcId, ArcVersion, UpdateId
+from namegraph.wire.message_parts import ArcId, ArcVersion, KnownArc, UpdateId
 from namegraph.wire.update_messages import UpdateOutcome
 
 HERE, THERE = ServerId("a.x"), ServerId("b.x")
@@ -22,7 +22,7 @@ GROUP = NodeKind.GROUP
 
 
 def left(arc, version):
-    return ArcChange(arc, False, GROUP, 0, version)
+    return KnownArc(arc, False, GROUP, 0, version)
 
 
 def united(*found):
@@ -34,7 +34,7 @@ def united(*found):
 
 
 def test_of_an_arc_that_both_ends_leave_the_newer_state_comes_last_whoever_told_it():
-    arc, joined = ArcId(ABOVE, BELOW), ArcChange(ArcId(BELOW, ABOVE), True, GROUP, 3, 1)
+    arc, joined = ArcId(ABOVE, BELOW), KnownArc(ArcId(BELOW, ABOVE), True, GROUP, 3, 1)
     for older, newer in (([left(arc, 2)], [left(arc, 6)]), ([left(arc, 6)], [left(arc, 2)])):
         told = list(unpack_arcs(united([*older, joined], newer)))
         assert [change.version for change in told if change.arc == arc] == [2, 6]

@@ -13,7 +13,7 @@ from namegraph.update.commit_share import read_share
 from namegraph.wire.codec import NotAMessageError, decode, encode, encode_outcome
 from namegraph.wire.columns import pack_arcs, pack_records, unpack_arcs
 from namegraph.wire.inflation import COMPRESSED_FROM_BYTES
-from namegraph.wire.message_parts import AncestryRecord, ArcChange, ArcId, GroupChange, InArc, PendingEntry, UpdateId
+from namegraph.wire.message_parts import AncestryRecord, ArcId, GroupChange, InArc, KnownArc, PendingEntry, UpdateId
 from namegraph.wire.update_messages import Commit, Drop, UpdateOutcome
 
 SERVERS = [ServerId(name) for name in ("a.x", "b.x", "c.x")]
@@ -28,7 +28,7 @@ OUTCOME = UpdateOutcome(
     UPDATE,
     FINAL,
     groups=(GroupChange(A, is_present=True), GroupChange(B, is_present=True)),
-    arcs=pack_arcs(ArcChange(ArcId(*arc), True, KINDS.get(arc[1], NodeKind.GROUP), 0, 1) for arc in ARCS),
+    arcs=pack_arcs(KnownArc(ArcId(*arc), True, KINDS.get(arc[1], NodeKind.GROUP), 0, 1) for arc in ARCS),
     renamed=((B, None),),
     relay=pack_records(
         [AncestryRecord(ABOVE, (), None, BEFORE), AncestryRecord(C, (InArc(ABOVE, 0, 1, 7),), None, FINAL)]
@@ -83,7 +83,7 @@ BAD = {
         structs.replace(OUTCOME, relay=OUTCOME.relay._replace(degrees=b""))
     ),
     "an arc to itself": encode_outcome(
-        structs.replace(OUTCOME, arcs=pack_arcs([ArcChange(ArcId(A, A), True, NodeKind.GROUP, 0, 1)]))
+        structs.replace(OUTCOME, arcs=pack_arcs([KnownArc(ArcId(A, A), True, NodeKind.GROUP, 0, 1)]))
     ),
     "no name": encode_outcome(structs.replace(OUTCOME, groups=(GroupChange(NodeId("g@A.X"), True),))),
     "no number": encode_outcome(structs.replace(OUTCOME, final=Priority(-1, SERVERS[1]))),

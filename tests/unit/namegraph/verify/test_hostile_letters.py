@@ -21,6 +21,7 @@ from namegraph.wire.message_parts import (
     ArcId,
     ArcVersion,
     Cover,
+    KnownArc,
     OperationColumns,
     ReconcileArc,
     Update,
@@ -28,7 +29,15 @@ from namegraph.wire.message_parts import (
     ViewId,
 )
 from namegraph.wire.update_messages import Abort, Commit, Drop, Final, Order, Ready, Refuse
-from namegraph.wire.view_messages import ExcludedFromView, Propose, Reach, SuspendIncoming
+from namegraph.wire.view_messages import (
+    ArcDigest,
+    DigestReply,
+    ExcludedFromView,
+    HintedOutcome,
+    Propose,
+    Reach,
+    SuspendIncoming,
+)
 from tests.hostile_scene import GROUPS, HERE, OTHER, PEOPLE, THIRD, Scene
 
 
@@ -42,6 +51,8 @@ def test_no_letter_ends_a_server(seed):
 
 UPDATE = UpdateId(OTHER, 1)
 NOTHING = Cover(frozenset(), frozenset())
+SUSPENDED = KnownArc(ArcId(GROUPS[0], GROUPS[1]), None, NodeKind.GROUP, 0, 1, 1)
+"""State that an update alone gives an arc."""
 
 
 def order(*operations, update_id=UPDATE, tentative=5, **of_update):
@@ -88,6 +99,9 @@ def test_what_is_no_name_or_number_is_refused(letter):
         (order(CreateGroup(GROUPS[0]), read=GROUPS[0]), PeerFault.NOT_ONE_UPDATE),
         (order(ReconcileArc(GROUPS[0], GROUPS[1], True, NodeKind.ABSENT, 0, 1, 1)), PeerFault.NO_ARC),
         (order(ReconcileArc(GROUPS[0], GROUPS[0], True, NodeKind.GROUP, 0, 1, 1)), PeerFault.NO_ARC),
+        (ArcDigest((SUSPENDED,)), PeerFault.NO_ARC),
+        (DigestReply((SUSPENDED,)), PeerFault.NO_ARC),
+        (HintedOutcome(Priority(3, OTHER), (), (SUSPENDED,)), PeerFault.NO_ARC),
         (Commit(UPDATE, b"", (), is_shared=True), PeerFault.NOT_READY),
     ],
 )

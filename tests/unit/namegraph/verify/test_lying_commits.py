@@ -17,7 +17,7 @@ from namegraph.model.priorities import NUMBER_LIMIT, Priority
 from namegraph.model.rows import NodeKind, RequestId
 from namegraph.wire.codec import decode_in_view, decode_outcome, encode, encode_outcome
 from namegraph.wire.columns import pack_arcs, pack_records, unpack_arcs, unpack_records
-from namegraph.wire.message_parts import AncestryRecord, ArcChange, ArcId, GroupChange, InArc, UpdateId, Vnid
+from namegraph.wire.message_parts import AncestryRecord, ArcId, GroupChange, InArc, KnownArc, UpdateId, Vnid
 from namegraph.wire.update_messages import Commit, UpdateOutcome
 from tests.hostile_scene import HERE, OTHER, Scene
 
@@ -127,7 +127,7 @@ def brought():
 Lie = Callable[[UpdateOutcome], UpdateOutcome]
 
 
-def arcs(change: Callable[[list[ArcChange]], object]) -> Lie:
+def arcs(change: Callable[[list[KnownArc]], object]) -> Lie:
     """Return a lie about arcs."""
 
     def lie(outcome):
@@ -150,8 +150,8 @@ def altered(parent, child, **fields):
     return arcs(change)
 
 
-def added(parent, child, *, is_present=True, kind=GROUP, version=1, is_suspended=False):
-    arc = ArcChange(ArcId(parent, child), is_present, kind, 0, version, is_suspended)
+def added(parent, child, *, is_present=True, kind=GROUP, version=1):
+    arc = KnownArc(ArcId(parent, child), is_present, kind, 0, version)
     return arcs(lambda found: found.append(arc))
 
 
@@ -205,7 +205,7 @@ LIES = {
     "an arc that is left here stays": (batch, without(H, PERSON), PeerFault.OTHER_ARCS),
     "an arc that is joined is left": (batch, altered(G, NEW, is_present=False), PeerFault.OTHER_ARCS),
     "an arc that is left is joined": (batch, altered(H, PERSON, is_present=True), PeerFault.OTHER_ARCS),
-    "an arc is suspended": (batch, altered(THEIR_G, G, is_present=False, is_suspended=True), PeerFault.OTHER_ARCS),
+    "an arc is suspended": (batch, altered(THEIR_G, G, is_present=None), PeerFault.OTHER_ARCS),
     "an arc of another cost": (batch, altered(THEIR_G, G, cost=4), PeerFault.OTHER_ARCS),
     "an arc of another version": (batch, altered(G, NEW, version=7), PeerFault.OTHER_ARCS),
     "a group is a process": (batch, altered(THEIR_G, G, kind=PROCESS), PeerFault.OTHER_ARCS),
@@ -220,7 +220,7 @@ LIES = {
     ),
     "an arc of here is suspended": (
         batch,
-        added(G, FOREIGN, is_present=False, kind=PROCESS, is_suspended=True),
+        added(G, FOREIGN, is_present=None, kind=PROCESS),
         PeerFault.OTHER_ARCS,
     ),
     "an arc comes twice": (batch, added(G, NEW), PeerFault.OTHER_ARCS),

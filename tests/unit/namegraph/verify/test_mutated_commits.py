@@ -13,7 +13,7 @@ from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, Join
 from namegraph.model.rows import NodeKind
 from namegraph.wire.codec import decode_in_view, decode_outcome, encode, encode_outcome
 from namegraph.wire.columns import pack_arcs, pack_records, unpack_arcs, unpack_records
-from namegraph.wire.message_parts import AncestryRecord, ArcChange, ArcId, GroupChange, InArc, Vnid
+from namegraph.wire.message_parts import AncestryRecord, ArcId, GroupChange, InArc, KnownArc, Vnid
 from namegraph.wire.update_messages import Commit
 from tests.hostile_scene import GROUPS, HERE, OTHER, PEOPLE, THIRD, Scene
 
@@ -110,15 +110,14 @@ class Mutating(Scene):
             found[place] = found[place]._replace(**self.of_arc())
         else:
             arc = ArcId(liar.choice(NODES), liar.choice(NODES))
-            found.append(ArcChange(arc, True, NodeKind.GROUP, 0, 1)._replace(**self.of_arc()))
+            found.append(KnownArc(arc, True, NodeKind.GROUP, 0, 1)._replace(**self.of_arc()))
         return structs.replace(outcome, arcs=pack_arcs(found))
 
     def of_arc(self):
         liar = self.liar
-        state = liar.choice([(True, False), (False, False), (False, True)])
         return liar.choice(
             [
-                {"is_present": state[0], "is_suspended": state[1]},
+                {"is_present": liar.choice([True, False, None])},
                 {"kind": liar.choice([NodeKind.GROUP, NodeKind.PROCESS])},
                 {"cost": liar.randrange(3)},
                 {"version": liar.randrange(4)},

@@ -18,7 +18,7 @@ from namegraph.wire.columns import (
     unpack_arcs,
     unpack_records,
 )
-from namegraph.wire.message_parts import AncestryRecord, ArcChange, ArcId, InArc, Vnid
+from namegraph.wire.message_parts import AncestryRecord, ArcId, InArc, KnownArc, Vnid
 
 names = st.sampled_from("abcdefgh").map(lambda letter: NodeId(f"{letter}@x.example"))
 numbers = st.integers(min_value=0, max_value=2**62)
@@ -33,8 +33,7 @@ records = st.builds(
     st.lists(in_arcs, max_size=2).map(tuple),
 )
 arcs = st.builds(ArcId, names, names)
-changes = st.builds(ArcChange, arcs, st.booleans(), st.sampled_from(NodeKind), numbers, numbers, st.just(False))
-changes |= st.builds(ArcChange, arcs, st.just(False), st.sampled_from(NodeKind), numbers, numbers, st.just(True))
+changes = st.builds(KnownArc, arcs, st.none() | st.booleans(), st.sampled_from(NodeKind), numbers, numbers, st.just(0))
 
 
 @given(st.lists(records, max_size=8))
@@ -71,7 +70,7 @@ RECORDS = pack_records(
         AncestryRecord(NodeId("b@x"), (), Vnid(NodeId("b@x"), Priority(2, ServerId("y"))), Priority(3, ServerId("x"))),
     ]
 )
-ARCS = pack_arcs([ArcChange(ArcId(NodeId("a@x"), NodeId("b@x")), True, NodeKind.GROUP, 0, 1)])
+ARCS = pack_arcs([KnownArc(ArcId(NodeId("a@x"), NodeId("b@x")), True, NodeKind.GROUP, 0, 1)])
 
 
 @pytest.mark.parametrize(
