@@ -20,7 +20,7 @@ class PeerFault(StrEnum):
     NOT_OUR_UPDATE = "answers this server about another coordinator's update"
     NOT_ITS_NODE = "speaks for a node it does not own"
     NOT_OUR_NODE = "asks this server about a node of another server"
-    NO_COLUMNS = "sends columns that do not fit together"
+    NO_COLUMNS = "sends columns that do not fit together, or a list that is too long"
     NO_ARC = "names an impossible arc"
     NOT_ITS_VIEW = "acts as leader of another server's view"
     NOT_IN_VIEW = "sends a message of a view that it does not belong to"

@@ -9,11 +9,12 @@ ignore them.
 | 6 | servers forget in agreement what was left: `ForgetLeft`, `LeftForgotten`; a second lane, for messages to groups; |
 |   | the version of an arc rises above what the home of its child tells (`Ready.told`); parts of sets of groups; |
 |   | a server that missed an outcome is told of the arcs that enter it, too |
+| 7 | fewer than 100 arcs, or ancestry records, travel one by one, not in columns (`ArcList`, `RecordList`) |
 """
 
 from __future__ import annotations
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 """Newest version that this server speaks."""
 
 OLDEST_PROTOCOL_VERSION = 5
@@ -33,6 +34,9 @@ SETS_VERSION = 6
 
 OFFERED_ENTERING_VERSION = 6
 """First version in which servers that missed an outcome accept its effect on arcs that enter them."""
+
+LISTS_VERSION = 7
+"""First version in which servers read lists of few arcs and ancestry records."""
 
 
 def agreed_version(*, oldest: int, newest: int) -> int | None:

@@ -35,8 +35,8 @@ from namegraph.state.known_arcs import can_be_child, gone_with_group, is_newer, 
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.participant import Participant
 from namegraph.update.transaction import Plan, Transaction
+from namegraph.wire.arc_sets import each_arc
 from namegraph.wire.codec import decode_outcome
-from namegraph.wire.columns import unpack_arcs
 from namegraph.wire.message_parts import ArcId, GroupChange, KnownArc, ReconcileArc, Step, UpdateId
 from namegraph.wire.update_messages import UpdateOutcome
 from namegraph.wire.view_messages import ArcDigest, DigestReply, HintedOutcome, MemberReconciled
@@ -519,7 +519,7 @@ def _offer_to(server: ServerId, outcome: UpdateOutcome, context: ServerContext) 
         tuple(change for change in outcome.groups if context.home_of(change.group) == server),
         tuple(
             KnownArc(change.arc, change.is_present, change.kind, change.cost, change.version, outcome.final.counter)
-            for change in unpack_arcs(outcome.arcs)
+            for change in each_arc(outcome.arcs)
             if server in context.homes_of(change.arc) and not change.is_suspended
         ),
     )

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from itertools import islice
 
 from namegraph.graph.delta_tracker import DeltaTracker
 from namegraph.graph.name_graph import VirtualNode
@@ -26,8 +25,9 @@ from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind, Records
 from namegraph.replication.dirty_rows import DirtyRows
 from namegraph.state.context import NEVER, ServerContext
-from namegraph.wire.columns import GONE, KINDS, PRESENT, SUSPENDED, heads_of, in_arcs_of, rows_of, suspended_in
-from namegraph.wire.message_parts import AncestryRecord, ArcColumns, ArcId, InArc, KnownArc, RecordColumns, Vnid
+from namegraph.wire.arc_sets import numbered_arcs, numbered_records
+from namegraph.wire.columns import GONE, KINDS, PRESENT, SUSPENDED
+from namegraph.wire.message_parts import Ancestry, AncestryRecord, ArcId, Arcs, InArc, KnownArc, Vnid
 
 
 class AncestryStore:
@@ -105,20 +105,18 @@ class AncestryStore:
             if (node := index.get(name)) is not None and kinds[node] == NodeKind.GROUP and self.is_held(node)
         )
 
-    def install(self, relay: RecordColumns) -> None:
+    def install(self, relay: Ancestry) -> None:
         """Install relayed records, except those that are older than a held record."""
         graph, context = self._graph, self._context
-        numbers = [graph.index.get(name) for name in relay.names]
-        is_owned = [home is None or home == context.server for home in context.table.homes_of(relay.names)]
+        names, records = numbered_records(relay)
+        numbers = [graph.index.get(name) for name in names]
+        is_owned = [home is None or home == context.server for home in context.table.homes_of(names)]
         is_group = bytearray(len(numbers))
-        all_in_arcs = in_arcs_of(relay)
         new_row = tuple.__new__  # This takes half the time of calling the class, and an import brings half a million
-        suspended = suspended_in(relay)
-        for number, (place, degree, vnid, version) in enumerate(heads_of(relay)):
-            in_arcs = list(islice(all_in_arcs, degree))
+        for place, in_arcs, vnid, version, suspended in records:
             node = numbers[place]
             if node is None:
-                node = numbers[place] = graph.intern(relay.names[place])
+                node = numbers[place] = graph.intern(names[place])
             if version < self.version_of(node):
                 continue
             if not is_owned[place]:
@@ -138,7 +136,7 @@ class AncestryStore:
             for parent_place, cost, arc_version, writer in in_arcs:
                 parent = numbers[parent_place]
                 if parent is None:
-                    parent = numbers[parent_place] = graph.intern(relay.names[parent_place])
+                    parent = numbers[parent_place] = graph.intern(names[parent_place])
                 arc = new_row(ArcRecord, (parent, node, cost, arc_version, writer, True, False))
                 if not is_new:
                     self._note_write((parent, node))
@@ -149,7 +147,7 @@ class AncestryStore:
             self._renamed[node] = vnid
             if not is_owned[place]:
                 # Commits report the suspended arcs into owned nodes.
-                self._install_suspended(node, suspended.get(number, ()))
+                self._install_suspended(node, suspended)
 
     def _install_suspended(self, node: NodeIndex, in_arcs: Iterable[InArc]) -> None:
         graph = self._graph
@@ -240,19 +238,19 @@ class AncestryStore:
         if version < final and version != base:
             self._drop(node)
 
-    def apply_arcs(self, outcomes: ArcColumns, *, final: Priority) -> list[ArcId]:
+    def apply_arcs(self, outcomes: Arcs, *, final: Priority) -> list[ArcId]:
         """Apply the outcomes of arcs to both their ends, as far as these are known here.
 
         Return the arcs that are no longer there for resolution: they were left, or are suspended.
         """
         graph, server = self._graph, self._context.server
-        names = outcomes.names
+        names, rows = numbered_arcs(outcomes)
         homes = self._context.table.homes_of(names)
         is_owned = [home is None or home == server for home in homes]
         numbers = [graph.index.get(name) for name in names]
         new_row = tuple.__new__  # as in `install`
         gone = []
-        for parent_place, child_place, state, kind, cost, version in rows_of(outcomes):
+        for parent_place, child_place, state, kind, cost, version in rows:
             if state != PRESENT:
                 gone.append(ArcId(names[parent_place], names[child_place]))
             owns_parent = is_owned[parent_place]

@@ -1,21 +1,22 @@
 """Outcomes of all arcs of an update, united from the findings of their parents' homes.
 
-Arcs are kept in columns, because an update may bring a whole graph. Numbers stand for names, as in `ArcColumns`.
+Few arcs are united one by one. Many are united in columns, because an update may bring a whole graph. Both ways have
+one result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import numpy as np
 
 from namegraph.model.names import NodeId
 from namegraph.model.rows import NodeKind
+from namegraph.wire.arc_sets import FEW, arcs_in_columns, count_of, each_arc
 from namegraph.wire.columns import (
     GONE,
     PRESENT,
     Numbers,
-    chosen_names,
     column_of,
     number_array,
     pack_arcs,
@@ -24,7 +25,13 @@ from namegraph.wire.columns import (
     state_array,
     unpack_arcs,
 )
-from namegraph.wire.message_parts import ArcColumns, ArcId, ArcVersion
+from namegraph.wire.message_parts import ArcColumns, ArcId, ArcList, Arcs, ArcVersion, KnownArc
+
+Findings = Sequence[tuple[Arcs, Mapping[NodeId, NodeKind]]]
+"""Arcs that each server found, and the kinds after the update of the children that it told.
+
+A foreign process lives at each of its parents' homes. Each of these homes knows its kind there.
+"""
 
 _NOBODY_KNOWS = 255
 """Marker in a column of kinds: no server has told the kind."""
@@ -38,8 +45,67 @@ class UnsaidError(Exception):
         self.node = node
 
 
+def unite_arcs(found: Findings, *, declined: Set[ArcId], told: Iterable[ArcVersion]) -> Arcs:
+    """Return all arcs of one update. The kind of each is that of its child after the update.
+
+    Arcs that are `declined` are left out. Versions rise above those that are `told`. Raises `UnsaidError`.
+    """
+    unite = unite_few if sum([count_of(arcs) for arcs, _ in found]) < FEW else unite_many
+    return unite(found, declined=declined, told=told)
+
+
+def unite_few(found: Findings, *, declined: Set[ArcId], told: Iterable[ArcVersion]) -> ArcList:
+    """Return the result of `unite_arcs`, by looking at one arc after another."""
+    highest: dict[ArcId, int] = {}
+    for arc, version in told:
+        highest[arc] = max(version, highest.get(arc, 0))
+    kinds = _kinds_of(found)
+    united: list[KnownArc] = []
+    for arcs, kinds_there in found:
+        for arc, is_present, kind_found, cost, version, _ in each_arc(arcs):
+            if arc in declined:
+                continue
+            after = kinds_there.get(arc.child, kinds.get(arc.child))
+            # As in `ArcOutcomes.add`.
+            kind = after if is_present or after is NodeKind.GROUP else kind_found
+            if kind is None:
+                raise UnsaidError(arc.child)
+            above = max(version, highest[arc] + 1) if arc in highest else version
+            united.append(KnownArc(arc, is_present, kind, cost, above))
+    _put_newest_last(united)
+    return ArcList(tuple(united))
+
+
+def _kinds_of(found: Findings) -> dict[NodeId, NodeKind]:
+    """Return the kinds that all servers together told. The last server wins."""
+    kinds: dict[NodeId, NodeKind] = {}
+    for _, kinds_there in found:
+        kinds.update(kinds_there)
+    return kinds
+
+
+def _put_newest_last(arcs: list[KnownArc]) -> None:
+    """Put the newer state last, if both ends leave one arc. See `ArcOutcomes.put_newest_last`."""
+    gone = [place for place, known in enumerate(arcs) if known.is_present is False]
+    if len(gone) < 2 or len({arcs[place].arc for place in gone}) == len(gone):
+        return
+    in_order = sorted([arcs[place] for place in gone], key=lambda known: known.version)
+    for place, known in zip(gone, in_order, strict=True):
+        arcs[place] = known
+
+
+def unite_many(found: Findings, *, declined: Set[ArcId], told: Iterable[ArcVersion]) -> ArcColumns:
+    """Return the result of `unite_arcs`, by looking at whole columns."""
+    outcomes, kinds = ArcOutcomes(), _kinds_of(found)
+    for arcs, kinds_there in found:
+        outcomes.add(arcs_in_columns(arcs), kinds_there, kinds, declined)
+    outcomes.rise_above(told)
+    outcomes.put_newest_last()
+    return outcomes.all_columns()
+
+
 class ArcOutcomes:
-    """All arcs of one update. The kind of each is that of its child after the update."""
+    """Many arcs of one update, in columns. Numbers stand for names, as in `ArcColumns`."""
 
     def __init__(self) -> None:
         self._numbers: dict[NodeId, int] = {}
@@ -50,8 +116,15 @@ class ArcOutcomes:
         self._costs: Numbers = number_array(b"")
         self._versions: Numbers = number_array(b"")
 
-    def add(self, columns: ArcColumns, kinds: Mapping[NodeId, NodeKind], declined: Set[ArcId] = frozenset()) -> None:
-        """Add the findings of one server. `kinds`: kinds of children after the update, for arcs that stay.
+    def add(
+        self,
+        columns: ArcColumns,
+        kinds_there: Mapping[NodeId, NodeKind],
+        kinds: Mapping[NodeId, NodeKind],
+        declined: Set[ArcId] = frozenset(),
+    ) -> None:
+        """Add the findings of one server. `kinds_there`: kinds of children that this server told. `kinds`: kinds that
+        any server told.
 
         Arcs that are `declined` are left out. Raises `UnsaidError`.
         """
@@ -61,7 +134,7 @@ class ArcOutcomes:
             columns = pack_arcs(change for change in unpack_arcs(columns) if change.arc not in declined)
         numbers = self._numbers
         places = np.array([numbers.setdefault(name, len(numbers)) for name in columns.names], np.uint32)
-        after = np.array([kinds.get(name, _NOBODY_KNOWS) for name in columns.names], np.uint8)
+        after = np.array([kinds_there.get(name, kinds.get(name, _NOBODY_KNOWS)) for name in columns.names], np.uint8)
         children, present = place_array(columns.children), state_array(columns.present)
         # The server that leaves a rejected arc may have taken a group for a process. The group's record is changed all
         # the same.
@@ -111,35 +184,9 @@ class ArcOutcomes:
         for column in (self._parents, self._children, self._kinds, self._costs, self._versions):
             column[gone] = column[in_order]
 
-    def __len__(self) -> int:
-        return len(self._parents)
-
-    @property
-    def names(self) -> list[NodeId]:
-        """The ends of the arcs, by number."""
-        return list(self._numbers)
-
-    @property
-    def joined_count(self) -> int:
-        """Number of arcs that the update joins."""
-        return int(np.count_nonzero(self._present == PRESENT))
-
-    def children(self) -> list[NodeId]:
-        """Return the children of the arcs, each once."""
-        return chosen_names(self.names, self._children)
-
-    def joined_parents(self) -> list[NodeId]:
-        """Return the parents of joined arcs, each once."""
-        return chosen_names(self.names, self._parents[self._present == PRESENT])
-
-    def rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:
-        """Yield, for each arc, the numbers of its ends, its state (as in `columns`), kind, cost and version."""
-        columns = (self._parents, self._children, self._present, self._kinds, self._costs, self._versions)
-        return zip(*(column.data for column in columns), strict=True)
-
     def all_columns(self) -> ArcColumns:
         """Return all arcs."""
-        names, (parents, children) = renumbered(self.names, self._parents, self._children)
+        names, (parents, children) = renumbered(list(self._numbers), self._parents, self._children)
         return ArcColumns(
             names,
             column_of(parents),

@@ -22,6 +22,7 @@ Source: NG 6.2, 6.4; docs/protocol-updates.md, "Many servers".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from namegraph.graph.apply_delta import name_effects
@@ -30,6 +31,7 @@ from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveA
 from namegraph.model.outcomes import Committed, ImportCounts
 from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority, revision_of
+from namegraph.model.protocol_versions import LISTS_VERSION
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from namegraph.model.rows import NodeKind, RequestId
 from namegraph.state.context import ServerContext
@@ -44,9 +46,10 @@ from namegraph.update.import_plan import ImportOperations
 from namegraph.update.participant import Participant
 from namegraph.update.participant_shares import parts_of
 from namegraph.update.transaction import RUNNING, BegunAgain, Ended, Over, Phase, Plan, Transaction
+from namegraph.wire.arc_sets import count_of, each_arc
 from namegraph.wire.codec import encode_outcome
-from namegraph.wire.columns import unpack_arcs
 from namegraph.wire.message_parts import Cover, OnwardServers, PendingEntry, Step, Update, UpdateId
+from namegraph.wire.older_forms import outcome_in_columns
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -58,6 +61,7 @@ from namegraph.wire.update_messages import (
     Ready,
     Refuse,
     TakeCut,
+    UpdateOutcome,
     Vote,
 )
 
@@ -664,7 +668,7 @@ class Coordinator:
             if server not in running.asked:
                 context.send(server, Drop(update_id))
         handed_on = self._to_hand_on(running, decision)
-        encoded = encode_outcome(outcome)
+        encoded = encode_outcome(self._as_read_by(running.not_done, outcome))
         self._participant.decided.keep(update_id, encoded)
         # Sharing helps only among three or more servers. When the coordinator is lost, which may have no part itself,
         # one participant can know the outcome and another lack it.
@@ -679,11 +683,19 @@ class Coordinator:
         running.plan = Plan((), 0, is_own=running.plan.is_own)
         if context.server not in running.asked:
             return
-        if len(outcome.arcs.present) >= self.own_share_later_from:
+        if count_of(outcome.arcs) >= self.own_share_later_from:
             running.apply_own_share_later = True
             context.send_via_log(context.server, commit)
         else:
             self._participant.commit(commit, share_of(outcome, context))
+
+    def _as_read_by(self, servers: Iterable[ServerId], outcome: UpdateOutcome) -> UpdateOutcome:
+        """Return an outcome in a form that all its participants read. It is encoded once for all of them."""
+        context = self._context
+        for server in servers:
+            if server != context.server and not context.speaks(server, LISTS_VERSION):
+                return outcome_in_columns(outcome)
+        return outcome
 
     def _to_hand_on(self, running: Transaction, decision: Decision) -> tuple[PendingEntry, ...]:
         """Return the entries of other updates that follow nodes above the joined parents."""
@@ -731,7 +743,7 @@ def _left(plan: Plan, decision: Decision) -> tuple[NodeId, ...]:
     asked = left_groups(plan.composite, _single_operations(plan))
     if not asked:
         return ()
-    gone = {change.arc.parent for change in unpack_arcs(decision.outcome.arcs) if not change.is_present}
+    gone = {change.arc.parent for change in each_arc(decision.outcome.arcs) if not change.is_present}
     return tuple(group for group in asked if group in gone)
 
 

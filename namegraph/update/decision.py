@@ -13,8 +13,7 @@ Source: NG 4.5 to 4.7; docs/protocol-updates.md, "The outcome".
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from namegraph.graph.delta import GraphDelta
@@ -26,9 +25,19 @@ from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcKey, NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import newest
 from namegraph.replication.scratch_graph import ScratchGraph
-from namegraph.update.arc_outcomes import ArcOutcomes, UnsaidError
-from namegraph.wire.columns import PRESENT, nodes_in, pack_records, unpack_records
-from namegraph.wire.message_parts import AncestryRecord, InArc, RecordColumns, UpdateId, Vnid
+from namegraph.update.arc_outcomes import UnsaidError, unite_arcs
+from namegraph.wire.arc_sets import (
+    children_of,
+    each_arc,
+    each_record,
+    joined_count,
+    joined_parents_of,
+    nodes_of,
+    numbered_arcs,
+    records_of,
+)
+from namegraph.wire.columns import PRESENT
+from namegraph.wire.message_parts import Ancestry, AncestryRecord, Arcs, InArc, UpdateId, Vnid
 from namegraph.wire.update_messages import Ready, UpdateOutcome
 
 
@@ -58,73 +67,70 @@ def decide(
     renames: tuple[tuple[NodeId, NodeId], ...] = (),
 ) -> Decision:
     """Compute the outcome of an update for which all participants are ready. Raises `UnsaidError`."""
+    found = [readies[server] for server in sorted(readies)]
     records: dict[NodeId, AncestryRecord] = {}
-    for server in sorted(readies):
-        records = newest(unpack_records(readies[server].ancestry), records)
-    arcs = _arc_outcomes(readies)
-    children = arcs.children()
-    # If no child is above a parent, the update changes none of the collected records.
-    in_order = [records[node] for node in sorted(records)] if any(child in records for child in children) else []
-    after = ScratchGraph(in_order)
-    changes = _changes(after, arcs, records)
-    topology = after.topology(changes, final=final)
-    after.apply(changes, topology, final=final)
-    del changes
+    for ready in found:
+        records = newest(each_record(ready.ancestry), records)
+    arcs = _arc_outcomes(found)
+    children = children_of(arcs)
+    # If no child is above a parent, the update changes none of the collected records, and no virtual node.
+    in_order = [] if records.keys().isdisjoint(children) else [records[node] for node in sorted(records)]
+    after, topology = ScratchGraph(in_order), Topology()
+    if in_order:
+        changes = _changes(after, arcs, records)
+        topology = after.topology(changes, final=final)
+        after.apply(changes, topology, final=final)
+        del changes
     renamed = _renamed(after, topology)
-    groups = tuple(change for server in sorted(readies) for change in readies[server].groups)
+    groups = tuple([change for ready in found for change in ready.groups])
     bases = {node: records[node].version for node, _ in renamed}
-    for server in sorted(readies):
-        bases.update({child.child: child.version for child in readies[server].children})
-    changed = {*dict(renamed), *children, *(change.group for change in groups)}
-    held_by_all = set.intersection(*(set(ready.held) for ready in readies.values()))
+    for ready in found:
+        bases.update([(child, version) for child, _, version in ready.children])
+    changed = {*dict(renamed), *children, *[change.group for change in groups]}
+    held_by_all = set(found[0].held).intersection(*[ready.held for ready in found[1:]])
     relay = _relay(records, after if in_order else None, arcs, changed, dict(held_by_all), final=final)
-    relayed = nodes_in(relay)
+    relayed = nodes_of(relay)
     return Decision(
         UpdateOutcome(
             update_id,
             final,
             groups,
-            arcs.all_columns(),
+            arcs,
             renamed,
             relay,
-            tuple(sorted(base for base in bases.items() if base[0] not in relayed)),
+            tuple(sorted([base for base in bases.items() if base[0] not in relayed])),
             origin,
             renames,
         ),
         after,
         [(kind, list(components)) for kind, components in topology.effects],
-        arcs.joined_parents(),
-        arcs.joined_count,
-        sum(ready.already_there for ready in readies.values()),
-        tuple(sorted({place for ready in readies.values() for place in ready.unchanged})),
+        joined_parents_of(arcs),
+        joined_count(arcs),
+        sum([ready.already_there for ready in found]),
+        tuple(sorted({place for ready in found for place in ready.unchanged})),
     )
 
 
-def _arc_outcomes(readies: Mapping[ServerId, Ready]) -> ArcOutcomes:
-    kinds = {truth.child: truth.kind for server in sorted(readies) for truth in readies[server].children}
-    declined = {arc for ready in readies.values() for arc in ready.declined}
-    outcomes = ArcOutcomes()
-    for server in sorted(readies):
-        # A foreign process lives at each of its parents' homes. Each of these homes knows its kind there.
-        kinds_there = {truth.child: truth.kind for truth in readies[server].children}
-        outcomes.add(readies[server].arcs, ChainMap(kinds_there, kinds), declined)
-    outcomes.rise_above(told for ready in readies.values() for told in ready.told)
-    outcomes.put_newest_last()
-    return outcomes
+def _arc_outcomes(readies: Sequence[Ready]) -> Arcs:
+    declined = {arc for ready in readies for arc in ready.declined}
+    found = [(ready.arcs, {child: kind for child, kind, _ in ready.children}) for ready in readies]
+    told = [told for ready in readies for told in ready.told]
+    return unite_arcs(found, declined=declined, told=told)
 
 
-def _changes(graph: ScratchGraph, arcs: ArcOutcomes, records: Mapping[NodeId, AncestryRecord]) -> GraphDelta:
+def _changes(graph: ScratchGraph, arcs: Arcs, records: Mapping[NodeId, AncestryRecord]) -> GraphDelta:
     """Return the arcs that matter above the parents: those whose child is above a parent too."""
     changes = GraphDelta()
     group = NodeKind.GROUP.value
-    numbers = [graph.graph.index.get(name) if name in records else None for name in arcs.names]
-    for parent_place, child_place, is_present, kind, cost, _ in arcs.rows():
+    names, rows = numbered_arcs(arcs)
+    numbers = [graph.graph.index.get(name) if name in records else None for name in names]
+    for parent_place, child_place, is_present, kind, cost, _ in rows:
         child = numbers[child_place]
         if child is None or (is_present == PRESENT and kind != group):
             continue
         parent = numbers[parent_place]
         if parent is None:
-            raise UnsaidError(arcs.names[parent_place])
+            raise UnsaidError(names[parent_place])
         held = graph.graph.arc(parent, child)
         if held is not None and not (is_present == PRESENT and held.cost == cost):
             changes.removed.append((parent, child))
@@ -148,17 +154,17 @@ def _renamed(after: ScratchGraph, topology: Topology) -> tuple[tuple[NodeId, Vni
 def _relay(
     records: Mapping[NodeId, AncestryRecord],
     after: ScratchGraph | None,
-    arcs: ArcOutcomes,
+    arcs: Arcs,
     changed: Set[NodeId],
     held_by_all: Mapping[NodeId, Priority],
     *,
     final: Priority,
-) -> RecordColumns:
+) -> Ancestry:
     """Return the records above joined parents, as after the update, except those that all servers held before it.
 
     `after`: None if no arc among them changed.
     """
-    tails = arcs.joined_parents()
+    tails = joined_parents_of(arcs)
     versions: dict[ArcKey, int] = {}
     if after is None:
         above = _above(records, tails)
@@ -178,7 +184,7 @@ def _relay(
         return _read(after, name, versions, _still_suspended(records[name], arcs), final=final)
 
     # Each record is made when it is packed, because all together may be as large as a graph.
-    return pack_records(read(name) for name in sorted(above) if held_by_all.get(name) != records[name].version)
+    return records_of(read(name) for name in sorted(above) if held_by_all.get(name) != records[name].version)
 
 
 def _above(records: Mapping[NodeId, AncestryRecord], tails: Iterable[NodeId]) -> set[NodeId]:
@@ -192,12 +198,13 @@ def _above(records: Mapping[NodeId, AncestryRecord], tails: Iterable[NodeId]) ->
     return found
 
 
-def _other_versions(after: ScratchGraph, arcs: ArcOutcomes, *, final: Priority) -> dict[ArcKey, int]:
+def _other_versions(after: ScratchGraph, arcs: Arcs, *, final: Priority) -> dict[ArcKey, int]:
     """Return the versions of the update's arcs for which the collected graph has another state after the update."""
     graph = after.graph
-    numbers = [graph.index.get(name) for name in arcs.names]
+    names, rows = numbered_arcs(arcs)
+    numbers = [graph.index.get(name) for name in names]
     found = {}
-    for parent_place, child_place, is_present, _, _, version in arcs.rows():
+    for parent_place, child_place, is_present, _, _, version in rows:
         parent, child = numbers[parent_place], numbers[child_place]
         if is_present != PRESENT or parent is None or child is None:
             continue
@@ -207,11 +214,10 @@ def _other_versions(after: ScratchGraph, arcs: ArcOutcomes, *, final: Priority) 
     return found
 
 
-def _still_suspended(record: AncestryRecord, arcs: ArcOutcomes) -> tuple[InArc, ...]:
+def _still_suspended(record: AncestryRecord, arcs: Arcs) -> tuple[InArc, ...]:
     if not record.suspended:
         return ()
-    names = arcs.names
-    touched = {(names[parent], names[child]) for parent, child, *_ in arcs.rows()}
+    touched = {known.arc for known in each_arc(arcs)}
     return tuple(arc for arc in record.suspended if (arc.parent, record.node) not in touched)
 
 

@@ -22,6 +22,7 @@ from namegraph.model.changes import NO_ORIGIN
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import JoinArc, LeaveArc
 from namegraph.model.outcomes import Member
+from namegraph.model.protocol_versions import LISTS_VERSION
 from namegraph.model.rows import NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
@@ -33,8 +34,9 @@ from namegraph.update.import_plan import steps_in
 from namegraph.update.order_queue import AffectedPart, Entries, Entry
 from namegraph.update.prepare import NOTHING, CannotError, Findings, prepare_update
 from namegraph.update.recorded_changes import changes_of_known, changes_of_share
-from namegraph.wire.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in, unpack_arcs
+from namegraph.wire.arc_sets import children_of, each_arc, joined_parents_of, nodes_of, parents_of, records_of
 from namegraph.wire.message_parts import ArcId, Cohort, KnownArc, PendingEntry, Update, UpdateId
+from namegraph.wire.older_forms import ready_in_columns
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -215,12 +217,12 @@ class Participant:
         # suspended after the outcome. Nothing is pruned while an entry is ready, so this entry is removed before.
         # Controlled nodes follow from the ancestor sets, once these have followed the outcome.
         entry.narrow()
-        children = children_in(share.arcs)
+        children = children_of(share.arcs)
         self._apply(share)
-        waiting = {change.arc for change in unpack_arcs(share.arcs) if change.is_suspended} if update.operations else ()
+        waiting = {change.arc for change in each_arc(share.arcs) if change.is_suspended} if update.operations else ()
         self._follow_unconfirmed(update, children, waiting)
         if self._context.is_parted:
-            self._note_left(unpack_arcs(share.arcs))
+            self._note_left(each_arc(share.arcs))
         self._install_entries(handed_on, entry.entry_nodes)
         self._prune_and_follow()
         self._leave_with_groups(change.group for change in share.groups if not change.is_present)
@@ -248,7 +250,7 @@ class Participant:
         # The old name of a renamed group is deleted below. By then, still older names must lead to the new name, not to
         # that one.
         self._context.renames.note(share.renames)
-        relayed = nodes_in(share.relay)
+        relayed = nodes_of(share.relay)
         records.install(share.relay)
         for node, base in share.bases:
             if node not in relayed:
@@ -330,7 +332,7 @@ class Participant:
         assert entry.covered is not None
         # These fields are not compared later: an import has hundreds of thousands of children.
         entry.found = replace(findings, children=(), told=(), unchanged=())
-        tails, joined_below = parents_in(findings.arcs), joined_parents_in(findings.arcs)
+        tails, joined_below = parents_of(findings.arcs), joined_parents_of(findings.arcs)
         ready = Ready(
             update.update_id,
             entry.covered,
@@ -340,7 +342,7 @@ class Participant:
             findings.groups,
             findings.arcs,
             findings.already_there,
-            pack_records(self._records.ancestry_of(tails)),
+            records_of(self._records.ancestry_of(tails)),
             self.pending_at(joined_below, but=update.update_id),
             self._members(self._entries.part(entry), update.read) if update.read is not None else (),
             findings.declined,
@@ -348,7 +350,10 @@ class Participant:
             findings.told,
             findings.unchanged,
         )
-        self._context.send(update.update_id.coordinator, ready)
+        coordinator = update.update_id.coordinator
+        if not (coordinator == self._context.server or self._context.speaks(coordinator, LISTS_VERSION)):
+            ready = ready_in_columns(ready)
+        self._context.send(coordinator, ready)
 
     def _members(self, part: AffectedPart, group: NodeId) -> tuple[Member, ...]:
         """Return the owned members of the group, and processes of servers that are away."""

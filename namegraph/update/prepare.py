@@ -27,10 +27,10 @@ from namegraph.update.arc_authority import ArcStep, Place, authority, authority_
 from namegraph.update.import_plan import operations_in
 from namegraph.update.prepare_import import prepare_import
 from namegraph.update.prepare_suspension import find_inner
-from namegraph.wire.columns import pack_arcs
+from namegraph.wire.arc_sets import NO_ARCS, arcs_of
 from namegraph.wire.message_parts import (
-    ArcColumns,
     ArcId,
+    Arcs,
     ArcVersion,
     ChildTruth,
     GroupChange,
@@ -47,7 +47,7 @@ class Findings:
     """The part of a server's `Ready` that concerns the update's own nodes."""
 
     groups: tuple[GroupChange, ...]
-    arcs: ArcColumns
+    arcs: Arcs
     children: tuple[ChildTruth, ...]
     already_there: int
     declined: tuple[ArcId, ...] = ()
@@ -55,7 +55,7 @@ class Findings:
     unchanged: tuple[int, ...] = ()
 
 
-NOTHING = Findings((), pack_arcs(()), (), 0)
+NOTHING = Findings((), NO_ARCS, (), 0)
 
 
 class CannotError(Exception):
@@ -83,7 +83,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
     inner = [operation for _, operation in update.operations if isinstance(operation, SuspendArc | ReconcileArc)]
     if inner:
         arcs, children, declined = find_inner(context, records, inner, asked_by=update.update_id.coordinator)
-        return Findings((), pack_arcs(arcs), children, 0, declined)
+        return Findings((), arcs_of(arcs), children, 0, declined)
     since = graph.mark()
     collector = OperationCollector(context, is_whole=False, is_of_client=update.is_of_client)
     try:
@@ -94,7 +94,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
                 for node, kind in changes.kinds.items()
                 if context.owns(node) and NodeKind.GROUP in (kind, graph.kind(node))
             ),
-            pack_arcs(_arc_changes(context, changes, update, _waiting_kinds(context, update, collector))),
+            arcs_of(_arc_changes(context, changes, update, _waiting_kinds(context, update, collector))),
             _children(context, records, update, collector),
             changes.already_there,
             told=_told(context, update),

@@ -14,7 +14,8 @@ from namegraph.model.names import NodeId
 from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
 from namegraph.state.known_arcs import known_arc
-from namegraph.wire.columns import GONE, KINDS, PRESENT, place_array, rows_of, state_array
+from namegraph.wire.arc_sets import arcs_in_columns, count_of, each_arc
+from namegraph.wire.columns import GONE, PRESENT, place_array, state_array
 from namegraph.wire.message_parts import ArcId, GroupChange, KnownArc
 from namegraph.wire.update_messages import UpdateOutcome
 
@@ -41,8 +42,8 @@ def changes_of_share(context: ServerContext, share: UpdateOutcome) -> ChangeSet:
     """Return the changes of this server's share of an outcome. An arc that is suspended, or goes on afterwards, is no
     change."""
     groups = [change for change in share.groups if context.home_of(change.group) == context.server]
-    arcs = share.arcs
-    if len(groups) + len(arcs.present) > LISTED_LIMIT:
+    if len(groups) + count_of(share.arcs) > LISTED_LIMIT:
+        arcs = arcs_in_columns(share.arcs)
         is_own = np.array([home in (None, context.server) for home in context.table.homes_of(arcs.names)], bool)
         parents, children = place_array(arcs.parents), place_array(arcs.children)
         states, ends = state_array(arcs.present), parents.astype(np.uint64) << np.uint64(32) | children
@@ -50,10 +51,7 @@ def changes_of_share(context: ServerContext, share: UpdateOutcome) -> ChangeSet:
         made = sum(change.is_present for change in groups)
         return ChangeSet(made, len(groups) - made, joined, left)
     # An arc that both ends leave comes twice.
-    changed = {
-        ArcId(arcs.names[parent], arcs.names[child]): (state != GONE, KINDS[kind])
-        for parent, child, state, kind, _, _ in rows_of(arcs)
-    }
+    changed = {known.arc: (known.is_present is not False, known.kind) for known in each_arc(share.arcs)}
     return _of_arcs(context, groups, [(arc, *found) for arc, found in changed.items()])
 
 

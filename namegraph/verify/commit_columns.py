@@ -10,7 +10,9 @@ import numpy as np
 from namegraph.model.names import NodeId
 from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
+from namegraph.wire.arc_sets import arcs_in_columns, records_in_columns
 from namegraph.wire.columns import PRESENT, Numbers, place_array, places_in, state_array
+from namegraph.wire.message_parts import ArcColumns, RecordColumns
 from namegraph.wire.update_messages import UpdateOutcome
 
 UNNAMED = 2**32 - 1
@@ -22,6 +24,10 @@ class CommitColumns:
     """One server's share of an outcome."""
 
     share: UpdateOutcome
+    arcs: ArcColumns
+    """The arcs of the share, however few they are."""
+    relay: RecordColumns
+    """The relayed records of the share, however few they are."""
     numbers: Mapping[NodeId, int]
     """Number of each end of an arc."""
     keys: Numbers
@@ -46,7 +52,7 @@ class CommitColumns:
 
 def read_said(share: UpdateOutcome, context: ServerContext) -> CommitColumns:
     """Prepare an outcome for comparison."""
-    arcs, relay = share.arcs, share.relay
+    arcs, relay = arcs_in_columns(share.arcs), records_in_columns(share.relay)
     server = context.server
     # These are loops, not calls of `map`: other threads can run between two steps of a loop.
     numbers = {name: number for number, name in enumerate(arcs.names)}
@@ -57,6 +63,8 @@ def read_said(share: UpdateOutcome, context: ServerContext) -> CommitColumns:
     in_order = np.sort(keys)
     return CommitColumns(
         share,
+        arcs,
+        relay,
         numbers,
         keys,
         joined,

@@ -38,7 +38,8 @@ from namegraph.update.prepare import CannotError, Findings, prepare_update
 from namegraph.verify.commit_columns import CommitColumns, are_here, read_said
 from namegraph.verify.commit_rules_ancestry import are_loops_agreed, are_records_agreed
 from namegraph.verify.commit_rules_import import follow_from_import
-from namegraph.wire.columns import chosen_names, nodes_in, place_array, state_array, unpack_arcs
+from namegraph.wire.arc_sets import each_arc, nodes_of
+from namegraph.wire.columns import chosen_names, place_array, state_array
 from namegraph.wire.message_parts import ArcId, KnownArc, ReconcileArc, SuspendArc, Update
 from namegraph.wire.update_messages import UpdateOutcome
 
@@ -63,7 +64,7 @@ def fault_in_share(
     if update.brought is not None:
         is_agreed = follow_from_import(said, update.brought, found)
     else:
-        is_agreed = _follow(tuple(unpack_arcs(share.arcs)), update, found, groups, share.final, context)
+        is_agreed = _follow(tuple(each_arc(share.arcs)), update, found, groups, share.final, context)
     if not is_agreed:
         return PeerFault.OTHER_ARCS
     if not are_records_agreed(said, groups, context=context, records=records, entries=entries):
@@ -238,7 +239,7 @@ def _is_as_found(
 
     Arcs that another server declined to settle may be missing.
     """
-    here = {change.arc: change for change in unpack_arcs(found.arcs)}
+    here = {change.arc: change for change in each_arc(found.arcs)}
     declined = set(found.declined)
     for arc, change in said.items():
         ours = here.get(arc)
@@ -294,10 +295,10 @@ def _can_be_read_back(
     said: CommitColumns, groups: Mapping[NodeId, bool], context: ServerContext, records: AncestryStore, entries: Entries
 ) -> bool:
     """Return True if only groups would have children. Otherwise this server could not start again (`restore`)."""
-    share, columns, relayed = said.share, said.share.arcs, said.relayed
+    share, columns, relayed = said.share, said.arcs, said.relayed
     home_of, server = context.table.home_of, context.server
     tails = set(chosen_names(columns.names, place_array(columns.parents)[said.joined]))
-    tails.update(chosen_names(share.relay.names, place_array(share.relay.parents)))
+    tails.update(chosen_names(said.relay.names, place_array(said.relay.parents)))
     unsure = (tail for tail in tails - relayed.keys() if home_of(tail) in (server, None))
     if not all(_is_group(tail, groups, context) for tail in unsure):
         return False
@@ -321,7 +322,7 @@ def _can_be_read_back(
 def _stays_group(node: NodeIndex, share: UpdateOutcome, context: ServerContext) -> bool:
     """Return True if a node of another server keeps arcs or a loop here that a process cannot have."""
     ids, below = context.graph.ids, context.graph.children[node]
-    left = {change.arc.child for change in unpack_arcs(share.arcs) if change.arc.parent == ids[node]}
-    gone = left | nodes_in(share.relay)  # New records of these nodes do not name it.
+    left = {change.arc.child for change in each_arc(share.arcs) if change.arc.parent == ids[node]}
+    gone = left | nodes_of(share.relay)  # New records of these nodes do not name it.
     stays_above = any(ids[child] not in gone for child in below)
     return stays_above or (node in context.graph.virtual_node_of and ids[node] not in dict(share.renamed))

@@ -26,8 +26,9 @@ from namegraph.state.context import ServerContext
 from namegraph.update.import_plan import creates
 from namegraph.update.order_queue import Entries
 from namegraph.verify.commit_columns import UNNAMED, CommitColumns, arc_keys, are_among, are_here, are_same_rows
-from namegraph.wire.columns import PRESENT, Numbers, number_array, place_array, places_in, rows_of, unpack_records
-from namegraph.wire.message_parts import RecordColumns, Vnid
+from namegraph.wire.arc_sets import each_arc, each_record
+from namegraph.wire.columns import PRESENT, Numbers, number_array, place_array, places_in, rows_of
+from namegraph.wire.message_parts import Ancestry, Vnid
 from namegraph.wire.update_messages import UpdateOutcome
 
 _Arc = tuple[int, int, int]
@@ -46,7 +47,7 @@ def are_records_agreed(
 
     `groups`: groups that the update creates or deletes here.
     """
-    relay, is_ours = said.share.relay, said.is_ours_relayed
+    relay, is_ours = said.relay, said.is_ours_relayed
     if not is_ours.any():
         return True
     nodes, parents = place_array(relay.nodes), place_array(relay.parents)
@@ -65,7 +66,7 @@ def _are_there(said: CommitColumns, parents: Numbers, nodes: Numbers, context: S
     """
     if not len(parents):
         return True
-    names, graph, places = said.share.relay.names, context.graph, said.relay_places
+    names, graph, places = said.relay.names, context.graph, said.relay_places
     final = said.share.final
     is_brought = are_among(arc_keys(places[parents], places[nodes]), said.joined_keys)
     rest = np.flatnonzero(~is_brought)
@@ -82,13 +83,13 @@ def _are_there(said: CommitColumns, parents: Numbers, nodes: Numbers, context: S
     return True
 
 
-def are_held_here(ancestry: RecordColumns, *, context: ServerContext, records: AncestryStore, entries: Entries) -> bool:
+def are_held_here(ancestry: Ancestry, *, context: ServerContext, records: AncestryStore, entries: Entries) -> bool:
     """Return True if records of this server's nodes, as another server holds them, are right.
 
     Each record must equal the own one, be older, or be on the way.
     """
     graph, home_of = context.graph, context.table.home_of
-    for record in unpack_records(ancestry):
+    for record in each_record(ancestry):
         if home_of(record.node) != context.server:
             continue
         node = graph.index.get(record.node)
@@ -114,15 +115,15 @@ class _OwnRecords:
         entries: Entries,
     ) -> None:
         self._said = said
-        self._share = share = said.share
-        self._relay = share.relay
+        self._share = said.share
+        self._relay = said.relay
         self._groups = groups
         self._context = context
         self._graph = context.graph
         self._records = records
         self._entries = entries
-        self._vnids = dict(share.renamed)
-        self._ends = [0, *accumulate(places_in(share.relay.degrees))]
+        self._vnids = dict(said.share.renamed)
+        self._ends = [0, *accumulate(places_in(said.relay.degrees))]
 
     def are_agreed(self, places: list[int], heads: Numbers) -> bool:
         """Return True if these records are right.
@@ -165,7 +166,7 @@ class _OwnRecords:
         columns."""
         if not places:
             return True
-        relay, columns = self._relay, self._share.arcs
+        relay, columns = self._relay, self._said.arcs
         among = self._said.relay_places
         nodes = among[place_array(relay.nodes)]
         is_chosen = np.zeros(len(nodes), bool)
@@ -195,7 +196,7 @@ class _OwnRecords:
         nodes = places_in(relay.nodes)
         names = {relay.names[nodes[place]]: place for place in places}
         expected = {name: _held(self._graph, index[name]) for name in names}
-        columns = self._share.arcs
+        columns = self._said.arcs
         for parent, child, state, _, cost, version in rows_of(columns) if names else ():
             in_arcs = expected.get(columns.names[child])
             if in_arcs is None:
@@ -286,9 +287,8 @@ class _Ends:
 
 def _arcs_among(nodes: Container[NodeId], share: UpdateOutcome) -> tuple[_Ends, _Ends]:
     """Return the arcs between these nodes that are present after an outcome, and those that are not."""
-    names, joined, left = share.arcs.names, _Ends(), _Ends()
-    is_among = [name in nodes for name in names]
-    for parent, child, state, *_ in rows_of(share.arcs):
-        if is_among[parent] and is_among[child]:
-            (joined if state == PRESENT else left).add(names[parent], names[child])
+    joined, left = _Ends(), _Ends()
+    for (parent, child), is_present, *_ in each_arc(share.arcs):
+        if parent in nodes and child in nodes:
+            (joined if is_present else left).add(parent, child)
     return joined, left

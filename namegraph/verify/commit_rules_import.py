@@ -9,6 +9,7 @@ import numpy as np
 
 from namegraph.update.prepare import Findings
 from namegraph.verify.commit_columns import CommitColumns, arc_keys, places_among
+from namegraph.wire.arc_sets import arcs_in_columns
 from namegraph.wire.columns import Numbers, number_array, place_array, state_array
 from namegraph.wire.message_parts import OperationColumns
 
@@ -16,7 +17,7 @@ from namegraph.wire.message_parts import OperationColumns
 def follow_from_import(said: CommitColumns, brought: OperationColumns, found: Findings | None) -> bool:
     """Return True if the outcome has exactly the arcs with an end here that the import asks for and this server
     found."""
-    arcs = said.share.arcs
+    arcs = said.arcs
     owns_parent = said.is_ours[place_array(arcs.parents)]
     is_told = owns_parent | said.is_ours[place_array(arcs.children)]
     if not (said.joined[is_told].all() and not number_array(arcs.costs)[is_told].any()):
@@ -29,13 +30,14 @@ def follow_from_import(said: CommitColumns, brought: OperationColumns, found: Fi
         return False
     if found is None:
         return True
-    places = places_among(said.numbers, found.arcs.names)
-    ours = arc_keys(places[place_array(found.arcs.parents)], places[place_array(found.arcs.children)])
+    found_arcs = arcs_in_columns(found.arcs)
+    places = places_among(said.numbers, found_arcs.names)
+    ours = arc_keys(places[place_array(found_arcs.parents)], places[place_array(found_arcs.children)])
     keys, versions = said.keys[owns_parent], number_array(arcs.versions)[owns_parent]
     order, own_order = np.argsort(keys), np.argsort(ours)
     if not np.array_equal(keys[order], ours[own_order]):
         return False
-    versions, versions_found = versions[order], number_array(found.arcs.versions)[own_order]
+    versions, versions_found = versions[order], number_array(found_arcs.versions)[own_order]
     # The home of the child may have told a higher version.
     may_rise = said.is_theirs[place_array(arcs.children)[owns_parent]][order]
     is_risen = may_rise & (versions > versions_found) & (versions <= said.share.final.counter)

@@ -18,9 +18,10 @@ from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
 from namegraph.update.coordinator import BEGUN_LIMIT
 from namegraph.update.order_queue import Entries, EntryPhase
+from namegraph.wire.arc_sets import each_arc, fit_arcs, fit_records, parents_of
 from namegraph.wire.codec import Message, counts_in_view
-from namegraph.wire.columns import fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
-from namegraph.wire.message_parts import ArcColumns, KnownArc, LeftArc, ReconcileArc, UpdateId
+from namegraph.wire.columns import fit_operations
+from namegraph.wire.message_parts import Arcs, KnownArc, LeftArc, ReconcileArc, UpdateId
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -180,10 +181,10 @@ def _are_between(
     )
 
 
-def _may_change_all(server: ServerId, arcs: ArcColumns, *, context: ServerContext) -> bool:
-    if all(context.home_of(parent) == server for parent in parents_in(arcs)):
+def _may_change_all(server: ServerId, arcs: Arcs, *, context: ServerContext) -> bool:
+    if all(context.home_of(parent) == server for parent in parents_of(arcs)):
         return True  # Every import is such a case, so the arcs need not be unpacked.
-    return all(_may_change(server, change, context=context) for change in unpack_arcs(arcs))
+    return all(_may_change(server, change, context=context) for change in each_arc(arcs))
 
 
 def _may_change(server: ServerId, change: KnownArc, *, context: ServerContext) -> bool:

@@ -8,9 +8,10 @@ from typing import Any, TypeGuard, get_args
 import msgspec
 from msgspec import Struct
 
+from namegraph.wire.arc_sets import FEW
 from namegraph.wire.by_fields import FieldDecoder, encode_by_fields
 from namegraph.wire.inflation import TooLargeError, compressed, inflated
-from namegraph.wire.message_parts import FIRST_VIEW, ViewId
+from namegraph.wire.message_parts import FIRST_VIEW, ArcList, RecordList, ViewId
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -123,6 +124,9 @@ def decode_in_view(encoded: bytes) -> tuple[ViewId, Message]:
 
 def encode_outcome(outcome: UpdateOutcome) -> bytes:
     """Return the outcome as bytes, compressed if it is long."""
+    is_listed = isinstance(outcome.arcs, ArcList) and isinstance(outcome.relay, RecordList)
+    if is_listed and len(outcome.groups) + len(outcome.renamed) + len(outcome.bases) < FEW:
+        return compressed(_ENCODER.encode(outcome))
     return compressed(encode_by_fields(outcome))
 
 

@@ -234,6 +234,25 @@ class ArcColumns(NamedTuple):
     versions: bytes
 
 
+class ArcList(Struct, frozen=True):
+    """States of fewer arcs than `arc_sets.FEW`, one by one. A message has it as a map, which no columns are."""
+
+    arcs: tuple[KnownArc, ...]
+
+
+class RecordList(Struct, frozen=True):
+    """Few ancestry records, one by one. A message has it as a map, which no columns are."""
+
+    records: tuple[AncestryRecord, ...]
+
+
+Arcs = ArcList | ArcColumns
+"""States of arcs, as `arc_sets` makes and reads them."""
+
+Ancestry = RecordList | RecordColumns
+"""Ancestry records, as `arc_sets` makes and reads them."""
+
+
 class ChildTruth(NamedTuple):
     """Report of an arc's child by its home: its kind after the update, and the version of its ancestry record."""
 

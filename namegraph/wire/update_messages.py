@@ -26,15 +26,15 @@ from namegraph.model.outcomes import Member
 from namegraph.model.priorities import Priority
 from namegraph.model.refusals import Refusal
 from namegraph.wire.message_parts import (
-    ArcColumns,
+    Ancestry,
     ArcId,
+    Arcs,
     ArcVersion,
     ChildTruth,
     Cover,
     GroupChange,
     OnwardServers,
     PendingEntry,
-    RecordColumns,
     Update,
     UpdateId,
     Vnid,
@@ -112,11 +112,11 @@ class Ready(Struct, frozen=True, array_like=True, tag=True):
     """Children of the arcs, from their homes."""
     groups: tuple[GroupChange, ...]
     """Changed groups, from their homes."""
-    arcs: ArcColumns
+    arcs: Arcs
     """Changed arcs, from the homes of their parents. The next three fields come from the same homes."""
     already_there: int
     """Number of arcs that were to be joined if needed, and are present."""
-    ancestry: RecordColumns
+    ancestry: Ancestry
     pending: tuple[PendingEntry, ...]
     members: tuple[Member, ...]
     """Nodes that a read reached here."""
@@ -154,10 +154,10 @@ class UpdateOutcome(Struct, frozen=True, array_like=True):
     update_id: UpdateId
     final: Priority
     groups: tuple[GroupChange, ...]
-    arcs: ArcColumns
+    arcs: Arcs
     renamed: tuple[tuple[NodeId, Vnid | None], ...]
     """Groups that are in another virtual node than before, or in none."""
-    relay: RecordColumns
+    relay: Ancestry
     """Records above joined parents that a participant lacks, or holds in another version."""
     bases: tuple[tuple[NodeId, Priority], ...]
     """Version of each changed ancestry record to which the change applies. Relayed records are left out."""

@@ -22,8 +22,8 @@ from delivery.wire.posts import (
     hashes_of,
 )
 from namegraph import ArcId, Priority, UpdateId
+from namegraph.wire.arc_sets import each_arc, nodes_of
 from namegraph.wire.codec import Message, decode_outcome
-from namegraph.wire.columns import nodes_in, unpack_arcs
 from namegraph.wire.message_parts import OnwardServers, PendingEntry, ViewId, Vnid
 from namegraph.wire.update_messages import (
     Abort,
@@ -157,12 +157,12 @@ def update_of(message: Message | PostedLetter) -> UpdateId | None:
 def _show_commit(commit: Commit) -> str:
     signs = {True: "+", None: "~", False: "-"}
     outcome = decode_outcome(commit.outcome)
-    changes = [f"{signs[arc.is_present]}{_arc(arc.arc)}" for arc in unpack_arcs(outcome.arcs)]
+    changes = [f"{signs[arc.is_present]}{_arc(arc.arc)}" for arc in each_arc(outcome.arcs)]
     parts = [" ".join(changes), f"at {_place(outcome.final)}"]
     if outcome.renamed:
         parts.append("in virtual nodes " + " ".join(f"{group}:{_vnid(vnid)}" for group, vnid in outcome.renamed))
-    if outcome.relay.nodes:
-        parts.append("above " + " ".join(sorted(nodes_in(outcome.relay))))
+    if relayed := nodes_of(outcome.relay):
+        parts.append("above " + " ".join(sorted(relayed)))
     if commit.handed_on:
         parts.append("handed on " + " ".join(_update(entry) for entry in commit.handed_on))
     return ", ".join(part for part in parts if part)

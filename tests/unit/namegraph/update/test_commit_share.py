@@ -6,14 +6,25 @@ from msgspec import structs
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.ownership import OwnershipTable
-from namegraph.model.priorities import Priority
+from namegraph.model.priorities import NUMBER_LIMIT, Priority
 from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
 from namegraph.update.commit_share import read_share
+from namegraph.wire.arc_sets import FEW, arcs_of, each_arc, records_of
 from namegraph.wire.codec import NotAMessageError, decode, encode, encode_outcome
-from namegraph.wire.columns import pack_arcs, pack_records, unpack_arcs
 from namegraph.wire.inflation import COMPRESSED_FROM_BYTES
-from namegraph.wire.message_parts import AncestryRecord, ArcId, GroupChange, InArc, KnownArc, PendingEntry, UpdateId
+from namegraph.wire.message_parts import (
+    AncestryRecord,
+    ArcId,
+    ArcList,
+    GroupChange,
+    InArc,
+    KnownArc,
+    PendingEntry,
+    RecordList,
+    UpdateId,
+)
+from namegraph.wire.older_forms import outcome_in_columns
 from namegraph.wire.update_messages import Commit, Drop, UpdateOutcome
 
 SERVERS = [ServerId(name) for name in ("a.x", "b.x", "c.x")]
@@ -28,19 +39,24 @@ OUTCOME = UpdateOutcome(
     UPDATE,
     FINAL,
     groups=(GroupChange(A, is_present=True), GroupChange(B, is_present=True)),
-    arcs=pack_arcs(KnownArc(ArcId(*arc), True, KINDS.get(arc[1], NodeKind.GROUP), 0, 1) for arc in ARCS),
+    arcs=arcs_of([KnownArc(ArcId(*arc), True, KINDS.get(arc[1], NodeKind.GROUP), 0, 1) for arc in ARCS]),
     renamed=((B, None),),
-    relay=pack_records(
+    relay=records_of(
         [AncestryRecord(ABOVE, (), None, BEFORE), AncestryRecord(C, (InArc(ABOVE, 0, 1, 7),), None, FINAL)]
     ),
     bases=((B, BEFORE),),
 )
 
 
+IN_COLUMNS = outcome_in_columns(OUTCOME)
+FORMS = pytest.mark.parametrize("outcome", [OUTCOME, IN_COLUMNS], ids=["listed", "in columns"])
+
+
 def site_of(server):
     return ServerContext(server=server, table=TABLE, graph=NameGraph())
 
 
+@FORMS
 @pytest.mark.parametrize(
     ("server", "arcs"),
     [
@@ -50,15 +66,16 @@ def site_of(server):
         (SERVERS[2], [(A, B), (B, C), (C, A), (ABOVE, C)]),
     ],
 )
-def test_a_share_has_the_arcs_of_own_nodes_and_into_groups_that_are_not_relayed(server, arcs):
-    share = read_share(encode_outcome(OUTCOME), site_of(server))
-    assert [change.arc for change in unpack_arcs(share.arcs)] == arcs
-    assert structs.replace(share, arcs=OUTCOME.arcs) == OUTCOME
+def test_a_share_has_the_arcs_of_own_nodes_and_into_groups_that_are_not_relayed(outcome, server, arcs):
+    share = read_share(encode_outcome(outcome), site_of(server))
+    assert [change.arc for change in each_arc(share.arcs)] == arcs
+    assert structs.replace(share, arcs=outcome.arcs) == outcome
 
 
-def test_a_share_of_a_share_is_all_of_it():
+@FORMS
+def test_a_share_of_a_share_is_all_of_it(outcome):
     context = site_of(SERVERS[0])
-    share = read_share(encode_outcome(OUTCOME), context)
+    share = read_share(encode_outcome(outcome), context)
     assert read_share(encode_outcome(share), context) == share
 
 
@@ -77,13 +94,33 @@ BAD = {
     "a message": encode(Drop(UPDATE)),
     "of another update": encode_outcome(structs.replace(OUTCOME, update_id=UpdateId(SERVERS[0], 6))),
     "arcs whose columns do not fit": encode_outcome(
-        structs.replace(OUTCOME, arcs=OUTCOME.arcs._replace(parents=b"\xff\xff\xff\xff" * len(ARCS)))
+        structs.replace(OUTCOME, arcs=IN_COLUMNS.arcs._replace(parents=b"\xff\xff\xff\xff" * len(ARCS)))
     ),
     "records whose columns do not fit": encode_outcome(
-        structs.replace(OUTCOME, relay=OUTCOME.relay._replace(degrees=b""))
+        structs.replace(OUTCOME, relay=IN_COLUMNS.relay._replace(degrees=b""))
     ),
-    "an arc to itself": encode_outcome(
-        structs.replace(OUTCOME, arcs=pack_arcs([KnownArc(ArcId(A, A), True, NodeKind.GROUP, 0, 1)]))
+    "a list of too many arcs": encode_outcome(structs.replace(OUTCOME, arcs=ArcList(OUTCOME.arcs.arcs[:1] * FEW))),
+    "a list of too many records": encode_outcome(
+        structs.replace(OUTCOME, relay=RecordList(OUTCOME.relay.records[:1] * FEW))
+    ),
+    "a list of a record with too many arcs": encode_outcome(
+        structs.replace(OUTCOME, relay=RecordList((AncestryRecord(C, (InArc(ABOVE, 0, 1, 7),) * FEW, None, FINAL),)))
+    ),
+    **{
+        f"{why}{where}": encode_outcome(form(structs.replace(OUTCOME, arcs=arcs_of([KnownArc(*arc, 1)]))))
+        for where, form in (("", lambda outcome: outcome), (", in columns", outcome_in_columns))
+        for why, arc in (
+            ("an arc to itself", (ArcId(A, A), True, NodeKind.GROUP, 0)),
+            ("a present arc to nothing", (ArcId(A, B), True, NodeKind.ABSENT, 0)),
+            ("a suspended arc to nothing", (ArcId(A, B), None, NodeKind.ABSENT, 0)),
+            ("a cost beyond all numbers", (ArcId(A, B), True, NodeKind.GROUP, NUMBER_LIMIT + 1)),
+        )
+    },
+    "no name in a list": encode_outcome(
+        structs.replace(OUTCOME, arcs=arcs_of([KnownArc(ArcId(A, NodeId("g@A.X")), True, NodeKind.GROUP, 0, 1)]))
+    ),
+    "a negative number in a list": encode_outcome(
+        structs.replace(OUTCOME, relay=records_of([AncestryRecord(C, (InArc(ABOVE, -1, 1, 7),), None, FINAL)]))
     ),
     "no name": encode_outcome(structs.replace(OUTCOME, groups=(GroupChange(NodeId("g@A.X"), True),))),
     "no number": encode_outcome(structs.replace(OUTCOME, final=Priority(-1, SERVERS[1]))),

@@ -14,7 +14,7 @@ from namegraph.update import prepare
 from namegraph.update.import_plan import ImportOperations
 from namegraph.update.prepare import CannotError, prepare_update
 from namegraph.update.prepare_import import prepare_import
-from namegraph.wire.columns import unpack_arcs
+from namegraph.wire.arc_sets import each_arc
 from namegraph.wire.message_parts import Update, UpdateId
 
 HERE, THERE = ServerId("a.x"), ServerId("b.x")
@@ -62,7 +62,7 @@ def found_by(core, update):
         found = prepare_update(core._context, core.records, update)
     except CannotError as error:
         return error.refuse
-    arcs = sorted(unpack_arcs(found.arcs))
+    arcs = sorted(each_arc(found.arcs))
     return sorted(found.groups), arcs, sorted(found.children), found.already_there, found.declined
 
 
@@ -85,7 +85,7 @@ def test_an_import_into_an_empty_server_is_looked_at_as_a_whole():
     update = brought_here(core, [(GROUPS[0], NAMES[-1]), (GROUPS[3], GROUPS[1])], GROUPS[:1])
     groups, arcs, children, already_there = prepare_import(core._context, core.records, update.brought)
     assert sorted(change.group for change in groups) == ["g@a.x", "h@a.x"]
-    assert [change.arc for change in unpack_arcs(arcs)] == [(GROUPS[0], NAMES[-1])]
+    assert [change.arc for change in each_arc(arcs)] == [(GROUPS[0], NAMES[-1])]
     assert sorted(truth.child for truth in children) == ["h@a.x", "p@people.example"]
     assert already_there == 0
 

@@ -14,16 +14,19 @@ from namegraph.model.priorities import NUMBER_LIMIT, Priority
 from namegraph.model.refusals import Reason, Refusal
 from namegraph.model.rows import NodeKind
 from namegraph.verify.leaps import LEAP_LIMIT
+from namegraph.wire.arc_sets import FEW
 from namegraph.wire.codec import encode
 from namegraph.wire.columns import pack_records
 from namegraph.wire.message_parts import (
     AncestryRecord,
     ArcId,
+    ArcList,
     ArcVersion,
     Cover,
     KnownArc,
     OperationColumns,
     ReconcileArc,
+    RecordList,
     Update,
     UpdateId,
     ViewId,
@@ -158,6 +161,21 @@ def test_who_is_ready_without_the_ancestry_of_its_parents_ends_the_update():
     core = scene.cores[HERE]
     assert core.channels.faults == {(OTHER, PeerFault.UNSAID): 1}
     assert not core.graph.virtual_nodes
+
+
+LONG_ARCS = (KnownArc(ArcId(GROUPS[0], GROUPS[2]), True, NodeKind.GROUP, 0, 1),) * FEW
+LONG_RECORDS = (AncestryRecord(GROUPS[2], (), None, Priority(1, OTHER)),) * FEW
+
+
+@pytest.mark.parametrize("lie", [{"arcs": ArcList(LONG_ARCS)}, {"ancestry": RecordList(LONG_RECORDS)}], ids=list)
+def test_who_is_ready_with_a_list_that_is_too_long_ends_the_update(lie):
+    scene = Scene(0)
+    scene.ask(HERE, JoinArc(GROUPS[0], GROUPS[2]))
+    scene.deliver_all(lambda message: structs.replace(message, **lie) if isinstance(message, Ready) else message)
+    core = scene.cores[HERE]
+    assert core.channels.faults == {(OTHER, PeerFault.NO_COLUMNS): 1}
+    assert not core.graph.children[core.graph.index[GROUPS[0]]]
+    assert not core._coordinator.under_way()
 
 
 @pytest.mark.parametrize("counter", [None, 10**6], ids=["at the version held", "at a later one"])

@@ -15,9 +15,10 @@ from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, Join
 from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import NUMBER_LIMIT, Priority
 from namegraph.model.rows import NodeKind, RequestId
+from namegraph.wire.arc_sets import arcs_in_columns, arcs_of, each_arc, each_record, records_of
 from namegraph.wire.codec import decode_in_view, decode_outcome, encode, encode_outcome
-from namegraph.wire.columns import pack_arcs, pack_records, unpack_arcs, unpack_records
 from namegraph.wire.message_parts import AncestryRecord, ArcId, GroupChange, InArc, KnownArc, UpdateId, Vnid
+from namegraph.wire.older_forms import outcome_in_columns
 from namegraph.wire.update_messages import Commit, UpdateOutcome
 from tests.hostile_scene import HERE, OTHER, Scene
 
@@ -131,9 +132,9 @@ def arcs(change: Callable[[list[KnownArc]], object]) -> Lie:
     """Return a lie about arcs."""
 
     def lie(outcome):
-        found = list(unpack_arcs(outcome.arcs))
+        found = list(each_arc(outcome.arcs))
         change(found)
-        return structs.replace(outcome, arcs=pack_arcs(found))
+        return structs.replace(outcome, arcs=arcs_of(found))
 
     return lie
 
@@ -173,10 +174,10 @@ def relayed(node, *in_arcs, vnid=None, version=None):
     """Return a lie about the ancestry record of a node."""
 
     def lie(outcome):
-        kept = [one for one in unpack_records(outcome.relay) if one.node != node]
+        kept = [one for one in each_record(outcome.relay) if one.node != node]
         told = tuple(InArc(parent, 0, 1, outcome.final.counter) for parent in in_arcs)
         record = AncestryRecord(node, told, vnid, version or outcome.final)
-        return structs.replace(outcome, relay=pack_records([*kept, record]))
+        return structs.replace(outcome, relay=records_of([*kept, record]))
 
     return lie
 
@@ -245,7 +246,7 @@ LIES = {
     "what is no name": (batch, groups(GroupChange(NodeId("g@B.X"), True)), PeerFault.UNREADABLE),
     "columns that do not fit": (
         batch,
-        lambda outcome: structs.replace(outcome, arcs=outcome.arcs._replace(children=b"")),
+        lambda outcome: structs.replace(outcome, arcs=arcs_in_columns(outcome.arcs)._replace(children=b"")),
         PeerFault.UNREADABLE,
     ),
     "the outcome of another update": (
@@ -264,9 +265,10 @@ LIES = {
 }
 
 
+@pytest.mark.parametrize("form", [lambda outcome: outcome, outcome_in_columns], ids=["listed", "in columns"])
 @pytest.mark.parametrize("restarts", [False, True], ids=["at once", "after a restart"])
 @pytest.mark.parametrize("name", LIES)
-def test_a_lie_is_refused_and_what_was_decided_is_done(name, restarts):
+def test_a_lie_is_refused_and_what_was_decided_is_done(name, restarts, form):
     scenario, lie, fault = LIES[name]
     honest, talk = scenario(), scenario()
     honest.settle()
@@ -278,7 +280,7 @@ def test_a_lie_is_refused_and_what_was_decided_is_done(name, restarts):
     before = talk.state()
     outcome = decode_outcome(talk.held.outcome)
     assert lie(outcome) != outcome
-    talk.tell(structs.replace(talk.held, outcome=encode_outcome(lie(outcome))))
+    talk.tell(structs.replace(talk.held, outcome=encode_outcome(form(lie(outcome)))))
     core = talk.cores[HERE]
     assert core.channels.faults == {(OTHER, fault): 1}
     assert talk.state() == before

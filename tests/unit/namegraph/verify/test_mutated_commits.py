@@ -11,9 +11,10 @@ from msgspec import structs
 from namegraph.events import PeerMessage
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.rows import NodeKind
+from namegraph.wire.arc_sets import arcs_of, each_arc, each_record, records_of
 from namegraph.wire.codec import decode_in_view, decode_outcome, encode, encode_outcome
-from namegraph.wire.columns import pack_arcs, pack_records, unpack_arcs, unpack_records
 from namegraph.wire.message_parts import AncestryRecord, ArcId, GroupChange, InArc, KnownArc, Vnid
+from namegraph.wire.older_forms import outcome_in_columns
 from namegraph.wire.update_messages import Commit
 from tests.hostile_scene import GROUPS, HERE, OTHER, PEOPLE, THIRD, Scene
 
@@ -98,10 +99,12 @@ class Mutating(Scene):
         for _ in range(self.liar.choice([1, 1, 2])):
             lie = self.liar.choice([self.arcs, self.arcs, self.groups, self.renamed, self.relay, self.rest])
             outcome = lie(outcome)
+        if self.liar.random() < 0.3:
+            outcome = outcome_in_columns(outcome)
         return structs.replace(commit, outcome=encode_outcome(outcome))
 
     def arcs(self, outcome):
-        liar, found = self.liar, list(unpack_arcs(outcome.arcs))
+        liar, found = self.liar, list(each_arc(outcome.arcs))
         roll = liar.random()
         if found and roll < 0.3:
             found.pop(liar.randrange(len(found)))
@@ -111,7 +114,7 @@ class Mutating(Scene):
         else:
             arc = ArcId(liar.choice(NODES), liar.choice(NODES))
             found.append(KnownArc(arc, True, NodeKind.GROUP, 0, 1)._replace(**self.of_arc()))
-        return structs.replace(outcome, arcs=pack_arcs(found))
+        return structs.replace(outcome, arcs=arcs_of(found))
 
     def of_arc(self):
         liar = self.liar
@@ -143,7 +146,7 @@ class Mutating(Scene):
         return structs.replace(outcome, renamed=tuple(sorted(found.items())))
 
     def relay(self, outcome):
-        liar, found = self.liar, list(unpack_records(outcome.relay))
+        liar, found = self.liar, list(each_record(outcome.relay))
         if found and liar.random() < 0.3:
             found.pop(liar.randrange(len(found)))
         else:
@@ -152,7 +155,7 @@ class Mutating(Scene):
             in_arcs = tuple(InArc(tail, 0, 1, outcome.final.counter) for tail in tails if tail != node)
             found = [record for record in found if record.node != node]
             found.append(AncestryRecord(node, in_arcs, None, outcome.final))
-        return structs.replace(outcome, relay=pack_records(found))
+        return structs.replace(outcome, relay=records_of(found))
 
     def rest(self, outcome):
         liar = self.liar
