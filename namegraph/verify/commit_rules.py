@@ -35,12 +35,11 @@ from namegraph.update.arc_authority import ArcOperation, authority_over
 from namegraph.update.import_plan import groups_wanted
 from namegraph.update.order_queue import Entries
 from namegraph.update.prepare import CannotError, Findings, prepare_update
-from namegraph.verify.commit_columns import CommitColumns, are_here, read_said
+from namegraph.verify.commit_columns import are_here, read_said
 from namegraph.verify.commit_rules_ancestry import are_loops_agreed, are_records_agreed
 from namegraph.verify.commit_rules_import import follow_from_import
-from namegraph.wire.arc_sets import each_arc, nodes_of
-from namegraph.wire.columns import chosen_names, place_array, state_array
-from namegraph.wire.message_parts import ArcId, KnownArc, ReconcileArc, SuspendArc, Update
+from namegraph.wire.arc_sets import each_arc, joined_parents_of, joined_processes_of, nodes_of, recorded_parents_of
+from namegraph.wire.message_parts import Ancestry, ArcId, KnownArc, ReconcileArc, SuspendArc, Update
 from namegraph.wire.update_messages import UpdateOutcome
 
 
@@ -57,21 +56,29 @@ def fault_in_share(
     is_here = are_here([change.group for change in share.groups], context)
     if set(compress(share.groups, is_here)) != groups.items():
         return PeerFault.OTHER_GROUPS
-    said = read_said(share, context)
-    if update.brought is not None and not said.is_consistent:
+    said = None if update.brought is None else read_said(share, context)
+    if said is not None and not said.is_consistent:
         return PeerFault.IMPOSSIBLE
     found = entry.found or _found_again(update, context, records)
-    if update.brought is not None:
+    if said is not None and update.brought is not None:
         is_agreed = follow_from_import(said, update.brought, found)
     else:
         is_agreed = _follow(tuple(each_arc(share.arcs)), update, found, groups, share.final, context)
     if not is_agreed:
         return PeerFault.OTHER_ARCS
-    if not are_records_agreed(said, groups, context=context, records=records, entries=entries):
-        return PeerFault.OTHER_RECORDS
+    if _has_own_nodes(share.relay, context):
+        said = read_said(share, context) if said is None else said
+        if not are_records_agreed(said, groups, context=context, records=records, entries=entries):
+            return PeerFault.OTHER_RECORDS
     if not are_loops_agreed(share, groups, context=context, records=records):
         return PeerFault.OTHER_LOOPS
-    return None if _can_be_read_back(said, groups, context, records, entries) else PeerFault.IMPOSSIBLE
+    return None if _can_be_read_back(share, groups, context, records, entries) else PeerFault.IMPOSSIBLE
+
+
+def _has_own_nodes(relay: Ancestry, context: ServerContext) -> bool:
+    """Return True if a node of this server has a relayed record, or is a parent in one. Most joins relay no such
+    record."""
+    return any(are_here([*nodes_of(relay), *recorded_parents_of(relay)], context))
 
 
 def _may_rename(coordinator: ServerId, old: NodeId, new: NodeId, context: ServerContext) -> bool:
@@ -292,23 +299,25 @@ def _has_left(group: NodeId, said: Mapping[ArcId, KnownArc], context: ServerCont
 
 
 def _can_be_read_back(
-    said: CommitColumns, groups: Mapping[NodeId, bool], context: ServerContext, records: AncestryStore, entries: Entries
+    share: UpdateOutcome,
+    groups: Mapping[NodeId, bool],
+    context: ServerContext,
+    records: AncestryStore,
+    entries: Entries,
 ) -> bool:
     """Return True if only groups would have children. Otherwise this server could not start again (`restore`)."""
-    share, columns, relayed = said.share, said.arcs, said.relayed
+    relayed = nodes_of(share.relay)
     home_of, server = context.table.home_of, context.server
-    tails = set(chosen_names(columns.names, place_array(columns.parents)[said.joined]))
-    tails.update(chosen_names(said.relay.names, place_array(said.relay.parents)))
-    unsure = (tail for tail in tails - relayed.keys() if home_of(tail) in (server, None))
+    tails = {*joined_parents_of(share.arcs), *recorded_parents_of(share.relay)}
+    unsure = (tail for tail in tails - relayed if home_of(tail) in (server, None))
     if not all(_is_group(tail, groups, context) for tail in unsure):
         return False
     # The kind that a suspended arc assumes for its child may be wrong; the arc is then rejected later.
-    is_process = said.joined & (state_array(columns.kinds) == NodeKind.PROCESS.value)
-    processes = chosen_names(columns.names, place_array(columns.children)[is_process])
+    processes = joined_processes_of(share.arcs)
     if not processes:
         return True
     in_loops = {node for node, vnid in share.renamed if vnid is not None}
-    if not (tails.isdisjoint(processes) and relayed.keys().isdisjoint(processes) and in_loops.isdisjoint(processes)):
+    if not (tails.isdisjoint(processes) and relayed.isdisjoint(processes) and in_loops.isdisjoint(processes)):
         return False
     # An arc that an update under way leaves may still lead from a node that is a process by now.
     if len(entries.by_update) > 1:

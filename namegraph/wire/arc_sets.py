@@ -101,6 +101,16 @@ def joined_parents_of(arcs: Arcs) -> list[NodeId]:
     return list(dict.fromkeys([known.arc.parent for known in arcs.arcs if known.is_present]))
 
 
+def joined_processes_of(arcs: Arcs) -> list[NodeId]:
+    """Return the children of the arcs that are present afterwards and lead to a process, each once."""
+    if isinstance(arcs, ArcColumns):
+        is_chosen = columns.state_array(arcs.present) == PRESENT
+        is_chosen &= columns.state_array(arcs.kinds) == NodeKind.PROCESS.value
+        return columns.chosen_names(arcs.names, columns.place_array(arcs.children)[is_chosen])
+    found = [known.arc.child for known in arcs.arcs if known.is_present and known.kind is NodeKind.PROCESS]
+    return list(dict.fromkeys(found))
+
+
 def joined_count(arcs: Arcs) -> int:
     """Return the number of arcs that are present afterwards."""
     if isinstance(arcs, ArcColumns):
@@ -185,6 +195,13 @@ def nodes_of(records: Ancestry) -> set[NodeId]:
     if isinstance(records, RecordColumns):
         return columns.nodes_in(records)
     return {record.node for record in records.records}
+
+
+def recorded_parents_of(records: Ancestry) -> set[NodeId]:
+    """Return the parents of the in-arcs of the records, except those of suspended in-arcs."""
+    if isinstance(records, RecordColumns):
+        return set(columns.chosen_names(records.names, columns.place_array(records.parents)))
+    return {parent for record in records.records for parent, *_ in record.in_arcs}
 
 
 def fit_records(records: Ancestry) -> bool:

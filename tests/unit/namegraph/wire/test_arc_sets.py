@@ -20,10 +20,12 @@ from namegraph.wire.arc_sets import (
     fit_records,
     joined_count,
     joined_parents_of,
+    joined_processes_of,
     nodes_of,
     numbered_arcs,
     numbered_records,
     parents_of,
+    recorded_parents_of,
     records_in_columns,
     records_of,
 )
@@ -53,6 +55,7 @@ def test_a_list_of_arcs_says_the_same_as_columns_of_them(arcs):
     assert children_of(few) == children_of(many)
     assert parents_of(few) == parents_of(many)
     assert sorted(joined_parents_of(few)) == sorted(joined_parents_of(many))
+    assert sorted(joined_processes_of(few)) == sorted(joined_processes_of(many))
     (names, rows), (names_of_many, rows_of_many) = numbered_arcs(few), numbered_arcs(many)
     assert (tuple(names), list(rows)) == (tuple(names_of_many), list(rows_of_many))
 
@@ -64,6 +67,7 @@ def test_a_list_of_records_says_the_same_as_columns_of_them(found):
     assert (type(few), type(many)) == (RecordList, RecordColumns)
     assert list(each_record(few)) == list(each_record(many)) == found
     assert nodes_of(few) == nodes_of(many)
+    assert recorded_parents_of(few) == recorded_parents_of(many)
     assert fit_records(few)
     assert fit_records(many)
     assert by_name(few) == by_name(many)
