@@ -191,8 +191,9 @@ class Coordinator:
         running.highest_vote = max(running.highest_vote, vote.priority)
         running.above.update(dict.fromkeys(vote.above))
         self._add_leads(running, vote.leads)
-        running.want(sender, entry_nodes=vote.entered)
-        running.asked[sender] = running.asked[sender].extended(Cover(frozenset(), frozenset(vote.entered)))
+        if vote.entered:
+            running.want(sender, entry_nodes=vote.entered)
+            running.asked[sender] = running.asked[sender].extended(Cover(frozenset(), frozenset(vote.entered)))
         self._ask(running)
         if running.phase is not Phase.ORDER or running.votes_due.total():
             return

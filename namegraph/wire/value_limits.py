@@ -145,16 +145,22 @@ def _finder_of_fields(kinds: Iterable[Any]) -> _Finder | None:
 
 
 def _finder_of_attributes(kinds: Mapping[str, Any]) -> _Finder | None:
-    finders = [(attrgetter(name), finder) for name, kind in kinds.items() if (finder := _finder(kind)) is not None]
+    finders = [
+        (attrgetter(name), finder, get_origin(kind) is tuple)
+        for name, kind in kinds.items()
+        if (finder := _finder(kind)) is not None
+    ]
     if not finders:
         return None
 
     def find_in_one(one: Any, values: _Values) -> None:
-        for read, finder in finders:
-            finder.in_one(read(one), values)
+        for read, finder, is_collection in finders:
+            value = read(one)
+            if value or not is_collection:  # Most collections of most messages are empty.
+                finder.in_one(value, values)
 
     def find_in_many(many: Collection[Any], values: _Values) -> None:
-        for read, finder in finders:
+        for read, finder, _ in finders:
             finder.in_many([read(one) for one in many], values)
 
     return _Finder(find_in_one, find_in_many)
