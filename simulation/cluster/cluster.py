@@ -21,6 +21,7 @@ from delivery.server import Server, ServerEffects
 from delivery.volatile.datagrams import PeerDatagram, Shown
 from delivery.volatile.output import RingGrew, UnkeptAnswer
 from namegraph import (
+    PROTOCOL_VERSION,
     AddPeer,
     ChangeRecord,
     Command,
@@ -140,6 +141,8 @@ class Cluster:
 
     fingerprint: Fingerprint | None = None
     """Hash over the effects of all steps since it was set. None if no hash is taken."""
+    speaks: dict[ServerId, int]
+    """Newest version of the protocol that each server of an earlier release speaks. Counts from the next meeting."""
 
     def __init__(
         self,
@@ -227,6 +230,7 @@ class Cluster:
         self._begin()
 
     def _begin(self) -> None:
+        self.speaks = {}
         for server in map(ServerId, self.subnets):
             self._disks[server] = Disk(server)
             self.queues[server] = StepQueue()
@@ -454,12 +458,18 @@ class Cluster:
         for reply in effects.replies:
             assert reply.ticket not in self._asking, "nobody waits at a server that starts"
         for other in others:
-            self._step_at(other, PeerMet(server, (Subnet(server),)))
+            self._step_at(other, self.meeting(other, server))
             for sender, receiver in ((server, other), (other, server)):
                 for receipt in self.receipts(receiver, sender):
                     self._step_at(sender, receipt)
                 self.send_kept(sender, receiver)
         self._ask_again(server)
+
+    def meeting(self, server: ServerId, peer: ServerId) -> PeerMet:
+        """Return the event with which a server meets a peer, in the version that both speak."""
+        newest = PROTOCOL_VERSION
+        version = min(self.speaks.get(server, newest), self.speaks.get(peer, newest))
+        return PeerMet(peer, (Subnet(peer),), version)
 
     def _step_at(self, server: ServerId, event: PeerMet | PeerReceived) -> None:
         """Let a server take an event with which a connection begins, without the delay of the network."""
@@ -672,7 +682,7 @@ class Cluster:
     def _meet_all(self, server: ServerId) -> None:
         for subnet in self.subnets:
             if subnet != Subnet(server):
-                met = PeerMet(ServerId(subnet), (subnet,))
+                met = self.meeting(server, ServerId(subnet))
                 self._write(server, self._stepped(server, met))
 
     def counts(self) -> Counter[str]:

@@ -29,7 +29,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from delivery.model.events import DeliveryEvent, PeerStarted
-from namegraph import Event, Lane, PeerLost, PeerMet, PeerReceived, PeerRestored, Restored, ServerId, Subnet
+from namegraph import Event, Lane, PeerLost, PeerReceived, PeerRestored, Restored, ServerId
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork
 from simulation.oracle.violation import InvariantViolatedError
@@ -211,7 +211,7 @@ class BreakingConnections:
             if Channel(one, other) not in self._met:
                 self._take(one, PeerStarted(other))
             if self.words is None or not self.words.is_given_up(one, other):
-                self._take(one, PeerMet(other, (Subnet(other),)))
+                self._take(one, self._cluster.meeting(one, other))
                 self._met.add(Channel(one, other))
         if not self._can_connect(*pair):
             for one, other in (pair, reversed(pair)):

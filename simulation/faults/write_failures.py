@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import partial
 from random import Random
 
-from namegraph import PeerLost, PeerMet, ServerId, Subnet
+from namegraph import PeerLost, PeerMet, ServerId
 from simulation.cluster.cluster import WORLD, Cluster
 from simulation.cluster.connections import BreakingConnections
 from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork
@@ -121,7 +121,7 @@ class WriteFailures:
             self._take(end, PeerLost(other, "it cannot write"))
         elif other not in self._said and self.is_given_up(end, other):
             self._given_up.discard(Channel(end, other))
-            self._take(end, PeerMet(other, (Subnet(other),)))
+            self._take(end, self._cluster.meeting(end, other))
 
     def _fails(self, server: ServerId) -> bool:
         return self._cluster.queues[server].failures > 0
