@@ -12,7 +12,9 @@ from msgspec import structs
 
 from namegraph.model.names import NodeId
 from namegraph.model.operations import ChildKind, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
 from namegraph.model.protocol_versions import LISTS_VERSION
+from namegraph.wire.arc_sets import FEW
 from namegraph.wire.codec import decode_outcome, encode
 from namegraph.wire.inflation import inflated
 from namegraph.wire.message_parts import ArcColumns, ArcList, RecordColumns, RecordList
@@ -110,6 +112,19 @@ def test_an_older_participant_gets_columns_and_so_does_everybody_who_shares_the_
     scene.done(A, JoinArc(H[A], H[C]))
     assert scene.forms() == {(A, C): LISTS, (C, A): LISTS}
     scene.check((G[A], G[B]), (G[A], G[C]), (H[A], H[C]))
+
+
+@pytest.mark.parametrize("older", [(), (B,)], ids=["of one version", "of two versions"])
+def test_many_arcs_are_in_columns_whatever_servers_speak(older):
+    scene = MixedScene(*older)
+    arcs = [(G[A], NodeId(f"g{number}@{B}")) for number in range(FEW)]
+    assert isinstance(scene.bring(A, *arcs), Committed)
+    scene.require_readable()
+    forms = scene.forms()
+    assert ArcColumns in forms[A, B]
+    # A participant finds an import in columns, here of no arc, and may list the records above it.
+    assert forms[B, A] == {ArcColumns, RecordColumns if older else RecordList}
+    scene.check(*arcs)
 
 
 def test_an_older_coordinator_is_answered_in_columns():
