@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from namegraph.events import RemovePeer as RemovePeer
     from namegraph.events import Restored as Restored
     from namegraph.events import RetirePeer as RetirePeer
+    from namegraph.events import SetDetails as SetDetails
     from namegraph.events import Tick as Tick
     from namegraph.events import UpdateCommand as UpdateCommand
     from namegraph.graph.ancestor_sets import AncestorSets as AncestorSets
@@ -66,6 +67,14 @@ if TYPE_CHECKING:
     from namegraph.model.changes import Origin as Origin
     from namegraph.model.changes import RecordedChange as RecordedChange
     from namegraph.model.changes import decode_changes as decode_changes
+    from namegraph.model.group_details import DETAIL_LIMITS as DETAIL_LIMITS
+    from namegraph.model.group_details import NO_DETAILS as NO_DETAILS
+    from namegraph.model.group_details import SEARCH_LIMIT as SEARCH_LIMIT
+    from namegraph.model.group_details import DetailSearch as DetailSearch
+    from namegraph.model.group_details import GroupDetails as GroupDetails
+    from namegraph.model.group_details import InvalidDetailError as InvalidDetailError
+    from namegraph.model.group_details import checked_details as checked_details
+    from namegraph.model.group_details import checked_text as checked_text
     from namegraph.model.names import InvalidNameError as InvalidNameError
     from namegraph.model.names import NodeId as NodeId
     from namegraph.model.names import ServerId as ServerId
@@ -130,6 +139,7 @@ if TYPE_CHECKING:
     from namegraph.snapshot.reader import AncestorSetRow as AncestorSetRow
     from namegraph.snapshot.reader import ArcRow as ArcRow
     from namegraph.snapshot.reader import Closing as Closing
+    from namegraph.snapshot.reader import DetailsRow as DetailsRow
     from namegraph.snapshot.reader import NodeRow as NodeRow
     from namegraph.snapshot.reader import Piece as Piece
     from namegraph.snapshot.reader import SnapshotReading as SnapshotReading
@@ -190,6 +200,7 @@ _PUBLIC_NAMES = {
         "RemovePeer",
         "Restored",
         "RetirePeer",
+        "SetDetails",
         "Tick",
         "UpdateCommand",
     ),
@@ -224,6 +235,17 @@ _PUBLIC_NAMES = {
         "refuse",
     ),
     "namegraph.update.admission": ("group_not_found",),
+    # Details of groups.
+    "namegraph.model.group_details": (
+        "DETAIL_LIMITS",
+        "DetailSearch",
+        "GroupDetails",
+        "InvalidDetailError",
+        "NO_DETAILS",
+        "SEARCH_LIMIT",
+        "checked_details",
+        "checked_text",
+    ),
     # Names, and places in the order of updates.
     "namegraph.model.names": (
         "InvalidNameError",
@@ -323,6 +345,7 @@ _PUBLIC_NAMES = {
         "AncestorSetRow",
         "ArcRow",
         "Closing",
+        "DetailsRow",
         "NodeRow",
         "Piece",
         "SnapshotReading",

@@ -40,8 +40,10 @@ from namegraph.events import (
     Reply,
     Restored,
     RetirePeer,
+    SetDetails,
     Tick,
     UpdateCommand,
+    Write,
 )
 from namegraph.graph.apply_delta import commit, name_effects
 from namegraph.graph.delta import GraphDelta
@@ -92,6 +94,7 @@ from namegraph.update.locality import (
 from namegraph.update.order_queue import Entries
 from namegraph.update.participant import Participant
 from namegraph.update.recorded_changes import changes_of_delta
+from namegraph.update.set_details import details_given, keep_details, set_details
 from namegraph.update.transaction import BegunAgain, Ended, Over, Plan
 from namegraph.verify.leaps import Leaps
 from namegraph.verify.peer_rules import PeerRules
@@ -233,7 +236,7 @@ class ServerCore(CoreQueries):
         effects = Effects(Records())
         counter = self._context.counter
         match event:
-            case UpdateCommand() | ImportCommand():
+            case UpdateCommand() | ImportCommand() | SetDetails():
                 reply = self._take_update(event, now, effects.records)
                 if reply is not None:
                     effects.replies.append(reply)
@@ -283,8 +286,8 @@ class ServerCore(CoreQueries):
         self._turns_wait_since = now if effects.cuts else None
         return effects
 
-    def _take_update(self, command: UpdateCommand | ImportCommand, now: float, records: Records) -> Reply | None:
-        """Return the reply to an update. None if it must wait for other servers."""
+    def _take_update(self, command: Write, now: float, records: Records) -> Reply | None:
+        """Return the reply to a write. None if it must wait for other servers."""
         try:
             return self._first_answer_or_outcome(command, now, records)
         except RefusedError as error:
@@ -297,9 +300,7 @@ class ServerCore(CoreQueries):
             return parse_revision(outcome.revision).final
         return Priority(self._context.counter + 1, NEVER.server)
 
-    def _first_answer_or_outcome(
-        self, command: UpdateCommand | ImportCommand, now: float, records: Records
-    ) -> Reply | None:
+    def _first_answer_or_outcome(self, command: Write, now: float, records: Records) -> Reply | None:
         """Return the first answer to a request, or its outcome. None if the answer must wait for other servers.
 
         Raises `RefusedError` if nothing is to be remembered: the request itself, or the deadline, is the cause.
@@ -317,6 +318,11 @@ class ServerCore(CoreQueries):
             return Reply(command.ticket, first, place)
         if command.deadline is not None and now > command.deadline:
             raise _deadline_passed()
+        if isinstance(command, SetDetails):
+            set_outcome = set_details(self._context, command, revision=self.revision)
+            if not _left_no_trace(set_outcome):
+                self._outcomes.remember(command.request_id, digest, set_outcome, records)
+            return Reply(command.ticket, set_outcome)
         if isinstance(command, UpdateCommand) and command.composite is not None:
             try:
                 command = replace(command, operations=self._expanded(command.composite, command.elsewhere))
@@ -332,11 +338,13 @@ class ServerCore(CoreQueries):
             self._coordinator.require_room()
             plan = _plan_of(command, self._context)
             update_id = self._coordinator.start(plan, request_id=command.request_id, deadline=command.deadline)
-            self._requests.begin(update_id, PendingRequest(command.request_id, digest, [command.ticket]))
+            asked = PendingRequest(command.request_id, digest, [command.ticket], details=details_given(command))
+            self._requests.begin(update_id, asked)
             return None
         outcome = self._execute(command, records)
         if _left_no_trace(outcome):
             return Reply(command.ticket, outcome)
+        keep_details(self._context, details_given(command), outcome)
         self._outcomes.remember(command.request_id, digest, outcome, records)
         return Reply(command.ticket, outcome, self._place_of(outcome))
 
@@ -540,6 +548,7 @@ class ServerCore(CoreQueries):
                 requests.begun_again(before, now)
             case Ended(update_id, outcome, place):
                 asked = requests.ended(update_id, outcome, place)
+                keep_details(self._context, asked.details, outcome)
                 if asked.digest and not _left_no_trace(outcome):
                     outcomes.remember(asked.request_id, asked.digest, outcome, records)
             case Over(update_id):
@@ -629,10 +638,11 @@ class ServerCore(CoreQueries):
             graph.forget_interned(since)
             return error.refusal
         final_priority = Priority(self._context.counter + 1, self.server)
+        renames = () if isinstance(command, ImportCommand) else renames_in(command.composite, command.operations)
+        self._context.move_details(renames)
         for node, kind in changes.kinds.items():
             if NodeKind.GROUP in (kind, graph.kind(node)):
                 self._context.note_group(graph.ids[node], final_priority, is_present=kind is NodeKind.GROUP)
-        renames = () if isinstance(command, ImportCommand) else renames_in(command.composite, command.operations)
         self._context.renames.note(renames)
         self._context.change_log.note(final_priority, self.server, command.origin, changes_of_delta(graph, changes))
         topology = compute_topology(graph, self.ancestors, changes, final_priority=final_priority)

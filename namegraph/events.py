@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
 from namegraph.model.changes import NO_ORIGIN, Origin
+from namegraph.model.group_details import GroupDetails
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import Composite, Operation
 from namegraph.model.outcomes import Outcome
@@ -35,6 +36,8 @@ class UpdateCommand:
     """Request that stands in place of `operations`, which are then empty."""
     elsewhere: tuple[NodeId, ...] = ()
     """Groups at other servers that a foreign process leaves (`LeaveEverywhere`)."""
+    details: Mapping[NodeId, GroupDetails] = field(default_factory=dict)
+    """Details of groups of this server that the update creates. They are kept in the step that decides the update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,22 @@ class ImportCommand:
     groups: Sequence[int]
     deadline: float | None = None
     origin: Origin = NO_ORIGIN
+
+
+@dataclass(frozen=True, slots=True)
+class SetDetails:
+    """Command of a client: change details of groups of this server, all of them or none.
+
+    The command is no update: no other server takes part, and it has no place in the order of updates.
+    """
+
+    ticket: int
+    request_id: RequestId
+    changes: Mapping[NodeId, Mapping[str, str]]
+    """Valid new details of each group, by field. A detail that is missing stays; an empty text removes it."""
+    deadline: float | None = None
+    if_none: bool = False
+    """True if only groups without details are changed. Groups that do not exist are then left out, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +231,10 @@ class Tick:
     """Time has passed: a deadline of the core may have come."""
 
 
-Command = UpdateCommand | ImportCommand | ReadCommand | CutCommand | AddPeer | RemovePeer | ConfigurePeer | RetirePeer
+Write = UpdateCommand | ImportCommand | SetDetails
+"""Commands that a request id names."""
+
+Command = Write | ReadCommand | CutCommand | AddPeer | RemovePeer | ConfigurePeer | RetirePeer
 """Events that are answered by a reply of the same ticket."""
 
 Said = PeerMessage | PeerPosts | PeerReceived

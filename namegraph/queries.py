@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from namegraph.graph.ancestor_sets import AncestorSets
 from namegraph.graph.duplication_control import source_names
 from namegraph.graph.name_graph import ArcState, NameGraph
+from namegraph.model.group_details import NO_DETAILS, GroupDetails
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import JoinArc, LeaveArc
 from namegraph.model.ownership import OwnershipTable
@@ -290,6 +291,10 @@ class CoreQueries:
         node = graph.index.get(name)
         # Another server's group above nodes of this one is known by its arcs.
         return None if node is not None and graph.children[node] else renames.newest(name)
+
+    def details_of(self, group: NodeId) -> GroupDetails:
+        """Return the details of a group of this server."""
+        return self._context.details.get(group, NO_DETAILS)
 
     def arcs_judged_elsewhere(self, group: NodeIndex) -> dict[ServerId, list[ArcId]]:
         """Return the normal arcs from a group of this server whose blocked originators other servers compute.

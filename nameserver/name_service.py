@@ -1,6 +1,6 @@
 """The NameService: the answering part and the home of each method.
 
-of one name's home     CreateGroup, DeleteGroup, RenameGroup, Join, Leave (see `arc_home`), LeaveEverywhere,
+of one name's home     CreateGroup, DeleteGroup, RenameGroup, SetDetails, Join, Leave (see `arc_home`), LeaveEverywhere,
                        ApplyUpdates, DescribeGroup, Resolve, ListChanges, Watch, and ListGroups and Export of one
                        subnet: answered here, or forwarded as they are (`homes`); ApplyInChunks: `chunked_updates`
 of this server alone   CheckKnown, and Check by its short way where that answers
@@ -134,7 +134,7 @@ def name_service_handlers(
     confirmations = Confirmations(core=core, parts=parts, forwarder=forwarder)
     group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
     spellings = SpellingCalls(core=core, routing=routing, forwarder=forwarder)
-    exports = ExportCalls(resolver=resolver, run_loop=run_loop, routing=routing, forwarder=forwarder)
+    exports = ExportCalls(core=core, resolver=resolver, run_loop=run_loop, routing=routing, forwarder=forwarder)
     bulk_checks = BulkCheckCalls(
         core=core,
         checks=checks,
@@ -159,6 +159,7 @@ def name_service_handlers(
     join = homes.unary("Join", stand_ins.of_join, updates.join, changes=True)
     leave = homes.unary("Leave", stand_ins.of_leave, updates.leave, changes=True)
     leave_everywhere = homes.unary("LeaveEverywhere", _subnet_or_member, updates.leave_everywhere, changes=True)
+    set_details = homes.unary("SetDetails", _first_group, updates.set_details, changes=True)
     rename = homes.unary("RenameGroup", _group, updates.rename_group, changes=True)
     apply = homes.unary("ApplyUpdates", _first_parent, updates.apply_updates, changes=True)
     describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group, of=_groups), changes=False)
@@ -173,6 +174,7 @@ def name_service_handlers(
     return {
         "CreateGroup": unary_call(create, messages.CreateGroupRequest),
         "DeleteGroup": unary_call(delete, messages.DeleteGroupRequest),
+        "SetDetails": unary_call(set_details, messages.SetDetailsRequest),
         "DescribeGroup": unary_call(describe, messages.DescribeGroupRequest),
         "ListGroups": unary_call(list_groups, messages.ListGroupsRequest),
         "Join": unary_call(join, messages.JoinRequest),
@@ -279,6 +281,10 @@ def _groups(request: messages.DescribeGroupRequest) -> Sequence[str]:
 
 def _members(request: messages.CheckRequest | messages.ListMembershipsRequest) -> Sequence[str]:
     return (request.member,)
+
+
+def _first_group(request: messages.SetDetailsRequest) -> str:
+    return request.groups[0].group if request.groups else ""
 
 
 def _first_parent(request: messages.ApplyUpdatesRequest) -> str:

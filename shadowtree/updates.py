@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from shadowtree.vocabulary import ChildKind, GroupId, MemberId, NodeKind
 
@@ -30,11 +30,16 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Arc:
-    """One arc of an imported or exported graph. An empty `child` of kind group means a group without members."""
+    """One arc of an imported or exported graph. An empty `child` of kind group means a group without members.
+
+    `details`: details of `parent` by field, such as `{"description": "Everybody at the site"}`. None for no details. An
+    export gives them with the first arc of a group.
+    """
 
     parent: GroupId
     child: MemberId
     kind: NodeKind
+    details: Mapping[str, str] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

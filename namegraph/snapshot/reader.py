@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeVar
 from pyroaring import BitMap
 
 from namegraph.graph.name_graph import ArcState
+from namegraph.model.group_details import NO_DETAILS, GroupDetails
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind, Records
@@ -119,6 +120,13 @@ class UpdateRow(NamedTuple):
     waits_for: tuple[ServerId, ...]
 
 
+class DetailsRow(NamedTuple):
+    """The details of a group of this server. A group without details, or one that is gone, has none."""
+
+    group: NodeId
+    details: GroupDetails
+
+
 class Closing(NamedTuple):
     """Facts that a server reports about itself at the step at which the snapshot was finished."""
 
@@ -141,10 +149,12 @@ class Piece:
     ancestor_sets: list[AncestorSetRow] = field(default_factory=list)
     updates: list[UpdateRow] = field(default_factory=list)
     """Updates under way, in the last piece alone."""
+    details: list[DetailsRow] = field(default_factory=list)
 
     def is_full(self) -> bool:
         """Return True if other work should run next."""
-        return len(self.nodes) + len(self.arcs) + len(self.virtual_nodes) + len(self.ancestor_sets) >= PIECE_ROWS
+        rows = len(self.nodes) + len(self.arcs) + len(self.virtual_nodes) + len(self.ancestor_sets) + len(self.details)
+        return rows >= PIECE_ROWS
 
 
 class SnapshotReading:
@@ -161,6 +171,7 @@ class SnapshotReading:
         self._nodes: dict[NodeIndex, None] = {}
         self._arcs: dict[ArcKey, None] = {}
         self._virtual_nodes: dict[int, None] = {}
+        self._details: dict[NodeId, None] = {}
         self._sets: dict[NodeIndex, None] = {}
         """Derived nodes whose ancestor set may have changed since it was read."""
         self._sets_read: dict[NodeIndex, BitMap] = {}
@@ -179,6 +190,10 @@ class SnapshotReading:
             self._arcs[arc.parent, arc.child] = None
         for virtual_node in records.virtual_nodes:
             self._virtual_nodes[virtual_node.number] = None
+        details = self._context.details
+        for row in records.protocol:
+            if row.part == details.part:
+                self._details[details.read(row)[0]] = None
 
     def read(self) -> Iterator[Piece]:
         """Yield everything, then in rounds the changes since, until few are left. Steps may come in between."""
@@ -215,7 +230,7 @@ class SnapshotReading:
         )
 
     def _left(self) -> int:
-        return len(self._nodes) + len(self._arcs) + len(self._virtual_nodes) + len(self._sets)
+        return len(self._nodes) + len(self._arcs) + len(self._virtual_nodes) + len(self._details) + len(self._sets)
 
     def _everything(self) -> Iterator[Piece]:
         graph, piece = self._graph, Piece()
@@ -245,6 +260,7 @@ class SnapshotReading:
                 piece = Piece()
         piece.virtual_nodes += map(self._virtual_node, list(graph.virtual_nodes))
         yield piece
+        yield from self._details_of(list(self._context.details))
         yield from self._ancestor_sets(self._from_the_roots())
 
     def _changes(self) -> Iterator[Piece]:
@@ -263,7 +279,17 @@ class SnapshotReading:
                 yield piece
                 piece = Piece()
         yield piece
+        yield from self._details_of(_taken_from(self._details))
         yield from self._ancestor_sets(self._with_changed_sets())
+
+    def _details_of(self, groups: Iterable[NodeId]) -> Iterator[Piece]:
+        piece = Piece()
+        for group in groups:
+            piece.details.append(DetailsRow(group, self._context.details.get(group, NO_DETAILS)))
+            if piece.is_full():
+                yield piece
+                piece = Piece()
+        yield piece
 
     def _note_arcs_within(self) -> None:
         """Note arcs whose state may have changed because their virtual node formed, changed or broke."""

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 
 from namegraph.graph.ancestor_sets import AncestorSets
 from namegraph.graph.name_graph import NameGraph
+from namegraph.model.group_details import NO_DETAILS, GroupDetails
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.peer_faults import PeerFault
@@ -21,7 +22,7 @@ from namegraph.model.refusals import Reason, RefusedError, refuse
 from namegraph.model.rows import ArcRecord, NodeIndex
 from namegraph.state.absences import Absences
 from namegraph.state.change_log import ChangeLog
-from namegraph.state.durable_maps import ARCS, PRESENCE, SERVERS, SUBNETS, DurableMap, DurableState
+from namegraph.state.durable_maps import ARCS, NODES, PRESENCE, SERVERS, SUBNETS, DurableMap, DurableState, packed
 from namegraph.state.forgotten_arcs import ForgottenArcs
 from namegraph.state.group_versions import GroupVersions
 from namegraph.state.in_doubt import UpdatesInDoubt
@@ -41,6 +42,9 @@ LEFT_APART = "left apart"
 
 REMOVED = "removed subnet"
 """Rows: one for each subnet of a server that was removed."""
+
+DETAILS = "group details"
+"""Rows: one for each group of this server that has details."""
 
 NEVER = Priority(0, ServerId(""))
 """Priority below all others: the version of a record that no update has changed."""
@@ -70,6 +74,8 @@ class ServerContext:
         self.forgotten = ForgottenArcs(durable)
         self.absences = Absences(durable)
         self.renames = Renames(durable)
+        # Details of groups of this server, for the groups that have some. They are no part of the update protocol.
+        self.details = DurableMap(durable, DETAILS, NODES, packed(GroupDetails))
         self.removed = DurableMap(durable, REMOVED, SUBNETS, PRESENCE)
         """Subnets of other servers that an operator removed from the table. The tombstones of arcs with them are
         kept."""
@@ -228,6 +234,8 @@ class ServerContext:
         While no server is away, only deletions are noted, and later changes of the same groups: the coordinator of
         a deletion may miss its `Done`.
         """
+        if not is_present:
+            self.set_details(group, NO_DETAILS)
         if self.renames and is_present:
             self.renames.forget_used((group,))
         elif self.renames:
@@ -235,6 +243,19 @@ class ServerContext:
         is_again = not is_present or self.group_versions.is_noted(group)
         if self.is_parted or not self.is_healed or (is_again and not self.is_alone):
             self.group_versions.note(group, final, is_present=is_present)
+
+    def set_details(self, group: NodeId, details: GroupDetails) -> None:
+        """Set the details of a group of this server."""
+        if details != NO_DETAILS:
+            self.details[group] = details
+        elif group in self.details:
+            del self.details[group]
+
+    def move_details(self, renames: Iterable[tuple[NodeId, NodeId]]) -> None:
+        """Move the details of renamed groups to their new names. Call this before the old names are deleted."""
+        for old, new in renames:
+            if old in self.details:
+                self.details[new] = self.details.pop(old)
 
     def send(self, to: ServerId, message: Message) -> None:
         """Send a message of the view once the step's records are durable. Servers outside the view get none."""

@@ -6,9 +6,12 @@ restart of this server. Only the calls from before the restart are gone then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from namegraph.events import Reply
+from namegraph.model.group_details import GroupDetails
+from namegraph.model.names import NodeId
 from namegraph.model.outcomes import Committed, GraphEffect, Outcome
 from namegraph.model.priorities import Priority
 from namegraph.model.refusals import Reason, RefusedError, refuse
@@ -25,6 +28,8 @@ class PendingRequest:
     tickets: list[int]
     outcome: Outcome | None = None
     place: Priority | None = None
+    details: Mapping[NodeId, GroupDetails] = field(default_factory=dict)
+    """Details of groups that the update creates."""
 
 
 class PendingRequests:

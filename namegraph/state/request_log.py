@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from namegraph.events import ImportCommand, UpdateCommand
+from namegraph.events import ImportCommand, SetDetails, UpdateCommand, Write
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.outcomes import Committed, EffectKind, GraphEffect, ImportCounts, Outcome
 from namegraph.model.refusals import Reason, Refusal
@@ -108,12 +108,17 @@ def _unpack(request_id: RequestId, packed: bytes) -> OutcomeRecord:
     return OutcomeRecord(request_id, int(sequence), digest, outcome)
 
 
-def digest_of(command: UpdateCommand | ImportCommand) -> str:
+def digest_of(command: Write) -> str:
     """Return a digest that tells a repeated request from another one. Equal operations have equal digests."""
     digest = hashlib.blake2b(digest_size=12)
     match command:
         case UpdateCommand():
             digest.update(repr(command.composite or command.operations).encode())
+            if command.details:
+                digest.update(repr(sorted((group, each.given()) for group, each in command.details.items())).encode())
+        case SetDetails():
+            changes = sorted((group, sorted(each.items())) for group, each in command.changes.items())
+            digest.update(repr((changes, command.if_none)).encode())
         case ImportCommand():
             digest.update("\n".join(command.names).encode())
             for column in (command.parents, command.children, command.groups):

@@ -250,6 +250,7 @@ class Participant:
         # The old name of a renamed group is deleted below. By then, still older names must lead to the new name, not to
         # that one.
         self._context.renames.note(share.renames)
+        self._context.move_details(share.renames)
         relayed = nodes_of(share.relay)
         records.install(share.relay)
         for node, base in share.bases:

@@ -97,4 +97,5 @@ class QuestionCalls:
             group, pathname_limit=request.pathname_limit or PATHNAMES_DEFAULT, told=told.sources
         )
         revision = newest((self._core.revision, *told.revisions))
-        return conversion.group_description(description, revision, unreachable=sorted(told.unreachable))
+        details = self._core.details_of(group)
+        return conversion.group_description(description, details, revision, unreachable=sorted(told.unreachable))

@@ -2,13 +2,15 @@
 
 Each server's part is of one state of its graph. The parts are not all of one instant. The home of an arc's parent
 reports the arc. If a server that is away may have deleted the arc's child, the answer names that server.
+
+A chunk has the details of its groups, as their homes give them.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 
-from namegraph import ServerId
+from namegraph import NO_DETAILS, CoreQueries, NodeId, ServerId
 from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.stable_listing import groups_sorted, steady_chunks
@@ -21,19 +23,30 @@ from nameserver.wire import conversion
 from nameserver.wire.chunk_cache import chunks_of
 from resolver.membership import MembershipResolver
 from shadowtree.v1 import name_service_pb2 as messages
+from shadowtree.v1 import names_pb2 as values
 
 METHOD = f"/{NAME_SERVICE}/Export"
 
 Row = tuple[str, str, int]
 """Parent, child, kind: an arc, or a group without members. Each server gives the rows of its own groups."""
 
+_Details = dict[str, values.DetailedGroup]
+"""Details of groups whose rows came, and were not all sent, by group."""
+
 
 class ExportCalls:
     """Servicer of Export, for all servers or for the one requested subnet."""
 
     def __init__(
-        self, *, resolver: MembershipResolver, run_loop: RunLoop, routing: Routing, forwarder: Forwarder
+        self,
+        *,
+        core: CoreQueries,
+        resolver: MembershipResolver,
+        run_loop: RunLoop,
+        routing: Routing,
+        forwarder: Forwarder,
     ) -> None:
+        self._core = core
         self._resolver = resolver
         self._run_loop = run_loop
         self._routing = routing
@@ -44,7 +57,7 @@ class ExportCalls:
         subnet = conversion.read_subnet(request.subnet)
         self._routing.require_owned(subnet)
         await groups_sorted(self._resolver.group_order)
-        own = await steady_chunks(lambda: self._resolver.export(subnet=subnet), _chunk, self._run_loop)
+        own = await steady_chunks(lambda: self._resolver.export(subnet=subnet), self._own_chunk, self._run_loop)
         apart = self._resolver.uncertainty().of_own_arcs()
         if request.subnet or self._routing.is_alone or is_forwarded(context):
             return [*own, _closing_chunk(apart)] if apart else own
@@ -55,15 +68,22 @@ class ExportCalls:
     ) -> AsyncGenerator[bytes, None]:
         servers, never_met = await self._routing.others()
         silent = {*apart, *never_met}
-        parts = [self._part_of(server, request, context, silent) for server in servers]
-        async for rows in merged([_own_part(own), *parts]):
-            for chunk in chunks_of(rows, _chunk):
+        details: _Details = {}
+        parts = [self._part_of(server, request, context, silent, details) for server in servers]
+        async for rows in merged([_own_part(own, details), *parts]):
+            for chunk in chunks_of(rows, lambda some: _chunk(some, details.get)):
                 yield chunk
+            _forget_before(rows, details)
         if silent:
             yield _closing_chunk(silent)
 
     async def _part_of(
-        self, server: ServerId, request: messages.ExportRequest, context: Context, silent: set[str]
+        self,
+        server: ServerId,
+        request: messages.ExportRequest,
+        context: Context,
+        silent: set[str],
+        details: _Details,
     ) -> AsyncIterator[list[Row]]:
         async for chunk in stream_part(
             self._forwarder,
@@ -75,22 +95,44 @@ class ExportCalls:
             on_silence=silent.add,
         ):
             silent.update(chunk.unreachable)
-            yield _rows(chunk)
+            yield _rows(chunk, details)
+
+    def _own_chunk(self, rows: Sequence[Row]) -> bytes:
+        return _chunk(rows, self._own_details)
+
+    def _own_details(self, group: str) -> values.DetailedGroup | None:
+        details = self._core.details_of(NodeId(group))
+        return None if details is NO_DETAILS else conversion.detailed_group(NodeId(group), details)
 
 
-async def _own_part(chunks: Iterable[bytes]) -> AsyncIterator[list[Row]]:
+async def _own_part(chunks: Iterable[bytes], details: _Details) -> AsyncIterator[list[Row]]:
     for chunk in chunks:
-        yield _rows(messages.ExportChunk.FromString(chunk))
+        yield _rows(messages.ExportChunk.FromString(chunk), details)
 
 
 def _closing_chunk(silent: Iterable[str]) -> bytes:
     return messages.ExportChunk(unreachable=sorted(silent)).SerializeToString()
 
 
-def _rows(chunk: messages.ExportChunk) -> list[Row]:
+def _rows(chunk: messages.ExportChunk, details: _Details) -> list[Row]:
+    """Return the rows of a chunk. Its details are added to `details`."""
+    details.update((each.group, each) for each in chunk.details)
     return list(zip(chunk.parents, chunk.children, chunk.kinds, strict=False))
 
 
-def _chunk(rows: Sequence[Row]) -> bytes:
+def _forget_before(rows: Sequence[Row], details: _Details) -> None:
+    """Forget the details of groups whose rows were all sent."""
+    last = rows[-1][0]
+    for group in [group for group in details if group < last]:
+        del details[group]
+
+
+def _chunk(rows: Sequence[Row], details_of: Callable[[str], values.DetailedGroup | None]) -> bytes:
     parents, children, kinds = zip(*rows, strict=True)
-    return messages.ExportChunk(parents=parents, children=children, kinds=bytes(kinds)).SerializeToString()
+    found = map(details_of, dict.fromkeys(parents))
+    return messages.ExportChunk(
+        parents=parents,
+        children=children,
+        kinds=bytes(kinds),
+        details=[each for each in found if each is not None],
+    ).SerializeToString()

@@ -3,6 +3,9 @@
 The token of a page is the last group on it, so that any server can continue a listing of another one. Each server gives
 its groups after that group, and the page holds the first of them all. The page names the servers that were silent, and
 the servers that may know better which groups an answering server has.
+
+A listing with a text to search for looks through a limited number of groups for each page. The token of the page is
+then the last group that was looked at. A page of all servers ends where the first of their pages ends.
 """
 
 from __future__ import annotations
@@ -10,8 +13,24 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+from bisect import bisect_right
+from collections.abc import Iterable
 
-from namegraph import CoreQueries, InvalidNameError, NodeId, Reason, RefusedError, Subnet, parse_name, refuse
+from namegraph import (
+    NO_DETAILS,
+    SEARCH_LIMIT,
+    CoreQueries,
+    DetailSearch,
+    InvalidDetailError,
+    InvalidNameError,
+    NodeId,
+    Reason,
+    RefusedError,
+    Subnet,
+    checked_text,
+    parse_name,
+    refuse,
+)
 from nameserver.calls.adapters import Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.stable_listing import groups_sorted
@@ -28,6 +47,9 @@ PAGE_SIZE_DEFAULT = 1_000
 PAGE_SIZE_LIMIT = 10_000
 """Largest page, a message of some hundred kilobytes. Larger pages are cut to this size."""
 
+SEARCHED_LIMIT = 5_000
+"""Groups that are looked through for one page: some milliseconds of work, after which other calls are served."""
+
 
 class GroupListCalls:
     """Servicer of ListGroups, for all servers or for the one requested subnet."""
@@ -43,9 +65,10 @@ class GroupListCalls:
     async def list_groups(self, request: messages.ListGroupsRequest, context: Context) -> messages.ListGroupsResponse:
         """Return one page of groups, in the order of their ids."""
         subnet = conversion.read_subnet(request.subnet)
+        search = _read_search(request.contains)
         self._routing.require_owned(subnet)
         await groups_sorted(self._resolver.group_order)
-        own = self._own_page(request, subnet)
+        own = self._own_page(request, subnet, search)
         if request.subnet or self._routing.is_alone or is_forwarded(context):
             return own
         servers, never_met = await self._routing.others()
@@ -58,28 +81,61 @@ class GroupListCalls:
         )
         pages = [own, *(page for page in found if page is not None)]
         silent = [server for server, page in zip(servers, found, strict=True) if page is None]
-        groups = sorted(group for page in pages for group in page.groups)
+        # No page says anything of the groups behind its end.
+        ends = [_read_page_token(page.next_page_token) for page in pages]
+        through = min((end for end in ends if end is not None), default=None)
+        groups = sorted(group for page in pages for group in _found_in(page, search))
+        if through is not None:
+            groups = groups[: bisect_right(groups, through)]
         size = _page_size(request)
-        has_more = len(groups) > size or any(page.next_page_token for page in pages)
-        groups = groups[:size]
+        if len(groups) > size:
+            groups = groups[:size]
+            through = NodeId(groups[-1])
         return messages.ListGroupsResponse(
             groups=groups,
-            next_page_token=_page_token(groups[-1]) if has_more else "",
+            next_page_token="" if through is None else _page_token(through),
             revision=newest(page.revision for page in pages),
             unreachable=sorted({*silent, *never_met, *(server for page in pages for server in page.unreachable)}),
+            is_searched=search is not None,
         )
 
-    def _own_page(self, request: messages.ListGroupsRequest, subnet: Subnet | None) -> messages.ListGroupsResponse:
+    def _own_page(
+        self, request: messages.ListGroupsRequest, subnet: Subnet | None, search: DetailSearch | None
+    ) -> messages.ListGroupsResponse:
         size = _page_size(request)
-        after = _read_page_token(request.page_token)
-        groups = self._resolver.groups(subnet=subnet, after=after, limit=size + 1)
-        token = _page_token(groups[size - 1]) if len(groups) > size else ""
+        looked_at = size if search is None else SEARCHED_LIMIT
+        groups = self._resolver.groups(subnet=subnet, after=_read_page_token(request.page_token), limit=looked_at + 1)
+        through = groups[looked_at - 1] if len(groups) > looked_at else None
+        groups = groups[:looked_at]
+        if search is not None:
+            groups = [group for group in groups if search.finds(group, self._core.details_of(group))]
+            if len(groups) > size:
+                groups = groups[:size]
+                through = groups[-1]
         return messages.ListGroupsResponse(
-            groups=groups[:size],
-            next_page_token=token,
+            groups=groups,
+            next_page_token="" if through is None else _page_token(through),
             revision=self._core.revision,
             unreachable=self._resolver.uncertainty().of_own_groups(),
+            is_searched=search is not None,
         )
+
+
+def _read_search(text: str) -> DetailSearch | None:
+    """Return the search of a request. None for an empty text, which every group contains."""
+    if not text:
+        return None
+    try:
+        return DetailSearch(checked_text("contains", text, SEARCH_LIMIT))
+    except InvalidDetailError as error:
+        raise refuse(Reason.INVALID_REQUEST, str(error), field=error.field) from None
+
+
+def _found_in(page: messages.ListGroupsResponse, search: DetailSearch | None) -> Iterable[str]:
+    """Return the groups of a page that the search finds. A server that does not search keeps no details."""
+    if search is None or page.is_searched:
+        return page.groups
+    return (group for group in page.groups if search.finds(NodeId(group), NO_DETAILS))
 
 
 def _page_size(request: messages.ListGroupsRequest) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from namegraph import (
     ArcState,
     ChildKind,
@@ -12,6 +14,8 @@ from namegraph import (
     CreateGroup,
     DeleteGroup,
     EffectKind,
+    GroupDetails,
+    InvalidDetailError,
     InvalidNameError,
     JoinArc,
     LeaveArc,
@@ -20,6 +24,7 @@ from namegraph import (
     Operation,
     Reason,
     Subnet,
+    checked_details,
     parse_name,
     parse_subnet,
     refuse,
@@ -131,6 +136,26 @@ def read_child_kind(kind: values.ChildKind) -> ChildKind:
     return found
 
 
+def read_details(message: values.GroupDetails) -> dict[str, str]:
+    """Return the details of a request by field, without those that are missing. Raises `RefusedError`."""
+    if len(UnknownFieldSet(message)):
+        raise refuse(
+            Reason.INVALID_REQUEST,
+            "the request has details of groups that this server, which is older than its caller, does not know; "
+            "upgrade it",
+            field="details",
+        )
+    try:
+        return checked_details({field.name: text for field, text in message.ListFields()})
+    except InvalidDetailError as error:
+        raise refuse(Reason.INVALID_REQUEST, str(error), field=error.field) from None
+
+
+def detailed_group(group: NodeId, details: GroupDetails) -> values.DetailedGroup:
+    """Return a group with the details that it has."""
+    return values.DetailedGroup(group=group, details=values.GroupDetails(**details.given()))
+
+
 def create_operation(request: messages.CreateGroupRequest, known: KnownIds) -> CreateGroup:
     """Read the operation of a request."""
     return CreateGroup(read_id(request.group, "group", known), request.if_needed)
@@ -193,7 +218,7 @@ def import_summary(committed: Committed) -> messages.ImportSummary:
 
 
 def group_description(
-    description: GroupRecord, revision: str, *, unreachable: Iterable[str]
+    description: GroupRecord, details: GroupDetails, revision: str, *, unreachable: Iterable[str]
 ) -> messages.GroupDescription:
     """Return the answer to a question about one group. `unreachable`: servers whose records are missing."""
     message = messages.GroupDescription
@@ -227,4 +252,5 @@ def group_description(
         pathnames_truncated=description.pathnames_truncated,
         revision=revision,
         unreachable=unreachable,
+        details=values.GroupDetails(**details.given()),
     )

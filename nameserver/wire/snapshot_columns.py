@@ -18,6 +18,7 @@ from namegraph import (
     UpdateRow,
     VirtualNodeRow,
 )
+from nameserver.wire.conversion import detailed_group
 from shadowtree.v1 import admin_pb2 as messages
 
 OWNED, HELD = 1, 2
@@ -34,6 +35,7 @@ def encode_piece(piece: Piece) -> bytes:
         virtual_nodes=map(_virtual_node, piece.virtual_nodes),
         ancestor_sets=_ancestor_sets(piece.ancestor_sets) if piece.ancestor_sets else None,
         under_way=map(_under_way, piece.updates),
+        details=[detailed_group(row.group, row.details) for row in piece.details],
     ).SerializeToString()
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import structs
 
 from namegraph import (
+    NO_DETAILS,
     Committed,
     Composite,
+    GroupDetails,
     LeaveEverywhere,
     NameGraph,
     NodeId,
@@ -22,10 +24,12 @@ from namegraph import (
     RefusedError,
     RenameGroups,
     RequestId,
+    SetDetails,
     Subnet,
     TakeOver,
     UpdateCommand,
     are_canonical,
+    refuse,
 )
 from nameserver.calls.adapters import Context, deadline_of
 from nameserver.driver.run_loop import RunLoop
@@ -49,6 +53,9 @@ members.
 
 See docs/mail.md. Muted members get no mail of the list. A renamed group takes its companions along.
 """
+
+DETAILED_LIMIT = 1_000
+"""Groups whose details one request changes: some milliseconds of work."""
 
 OPERATIONS_READ_AT_ONCE = 500
 """Operations read in one go. Reading as many takes some milliseconds, after which other calls are served."""
@@ -127,12 +134,41 @@ class UpdateCalls:
         self._request_ids = request_ids
 
     async def create_group(self, request: messages.CreateGroupRequest, context: Context) -> values.Change:
-        """Create one group."""
+        """Create one group, with its details."""
         create = conversion.create_operation(request, self._known)
-        if not request.take_over:
-            return await self._update((create,), request, context)
-        take_over = TakeOver(create.group, create.if_needed)
-        return conversion.change(await self._carry_out((), request, context, composite=take_over))
+        details = GroupDetails(**conversion.read_details(request.details))
+        take_over = TakeOver(create.group, create.if_needed) if request.take_over else None
+        committed = await self._carry_out(
+            () if request.take_over else (create,),
+            request,
+            context,
+            composite=take_over,
+            details={} if details == NO_DETAILS else {create.group: details},
+        )
+        change = conversion.change(committed)
+        change.details_kept = not committed.unchanged
+        return change
+
+    async def set_details(self, request: messages.SetDetailsRequest, context: Context) -> values.Change:
+        """Change details of groups of this server."""
+        changes: dict[NodeId, dict[str, str]] = {}
+        for each in request.groups:
+            group = conversion.read_id(each.group, "group", self._known)
+            if group in changes:
+                raise refuse(Reason.INVALID_REQUEST, f"{group} comes twice in the request", field="groups")
+            changes[group] = conversion.read_details(each.details)
+            if not changes[group]:
+                raise refuse(Reason.INVALID_REQUEST, f"no detail of {group} is given", field="details")
+        if not 1 <= len(changes) <= DETAILED_LIMIT:
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"one request has 1 to {DETAILED_LIMIT} groups, not {len(changes)}",
+                field="groups",
+            )
+        run_loop = self._run_loop
+        request_id, deadline = self._request_ids.given_or_new(request.request_id), deadline_of(context, run_loop)
+        command = SetDetails(run_loop.new_ticket(), request_id, changes, deadline, if_none=request.if_none)
+        return conversion.change(await run_loop.carry_out(command))
 
     async def delete_group(self, request: messages.DeleteGroupRequest, context: Context) -> values.Change:
         """Delete one group."""
@@ -225,6 +261,7 @@ class UpdateCalls:
         *,
         composite: Composite | None = None,
         elsewhere: tuple[NodeId, ...] = (),
+        details: Mapping[NodeId, GroupDetails] | None = None,
     ) -> Committed:
         self._listed.require_for(operations, request.request_id)
         run_loop = self._run_loop
@@ -244,6 +281,7 @@ class UpdateCalls:
                 origin=origin,
                 composite=composite,
                 elsewhere=elsewhere,
+                details=details or {},
             )
             return await run_loop.carry_out(command)
 

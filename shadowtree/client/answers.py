@@ -193,7 +193,31 @@ def read_description(message: name_service_pb2.GroupDescription) -> results.Grou
         revision=message.revision,
         rd_records_truncated=message.rd_records_truncated,
         unreachable=tuple(sorted(message.unreachable)),
+        **details_in(message.details),
     )
+
+
+def details_in(message: names_pb2.GroupDetails) -> dict[str, str]:
+    """Return the details of a group that this client knows, by field. A text from a server is made printable."""
+    return {field.name: printable(text) for field, text in message.ListFields()}
+
+
+def read_created(message: names_pb2.Change) -> results.Change:
+    """Read the answer to the creation of a group with details; raise `ServerFault` if the details were not kept."""
+    change = read_change(message)
+    if not (message.details_kept or change.unchanged):
+        raise ServerFault(f"the group was created, but without its details: {_IS_OLDER}, and set them then")
+    return change
+
+
+def read_searched(page: name_service_pb2.ListGroupsResponse) -> name_service_pb2.ListGroupsResponse:
+    """Return a page of groups that were searched; raise `ServerFault` if the server cannot search."""
+    if not page.is_searched:
+        raise ServerFault(f"the server does not search: {_IS_OLDER}")
+    return page
+
+
+_IS_OLDER: Final = "the server is older than this client; upgrade it"
 
 
 def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
@@ -383,15 +407,26 @@ def incomplete_resolution(group: GroupId, unreachable: Sequence[str]) -> Unavail
     )
 
 
-def read_export_chunk(message: name_service_pb2.ExportChunk) -> Iterator[Arc]:
-    """Yield the arcs of one message of an export.
+class ExportedArcs:
+    """Reader of the arcs of an export, message by message. The details of a group come with its first arc."""
 
-    Names must be printable, because each becomes part of a line of a file.
-    """
-    if not (are_printable(message.parents) and are_printable(message.children)):
-        raise ServerFault("the server sent a name that is none")
-    for parent, child, kind in zip(message.parents, message.children, message.kinds, strict=True):
-        yield Arc(parent=parent, child=child, kind=_word(_NODE_KINDS, kind))
+    def __init__(self) -> None:
+        self._last_parent = ""
+
+    def read(self, message: name_service_pb2.ExportChunk) -> Iterator[Arc]:
+        """Yield the arcs of the next message.
+
+        Names must be printable, because each becomes part of a line of a file.
+        """
+        if not (are_printable(message.parents) and are_printable(message.children)):
+            raise ServerFault("the server sent a name that is none")
+        details = {each.group: details_in(each.details) for each in message.details}
+        details.pop(self._last_parent, None)
+        for parent, child, kind in zip(message.parents, message.children, message.kinds, strict=True):
+            found = details.pop(parent, None) if details else None
+            yield Arc(parent=parent, child=child, kind=_word(_NODE_KINDS, kind), details=found)
+        if message.parents:
+            self._last_parent = message.parents[-1]
 
 
 def read_left(member: MemberId, message: name_service_pb2.LeaveEverywhereResponse) -> results.LeftGroups:

@@ -92,9 +92,14 @@ def create_group(
     request_id: RequestId | None,
     if_missing: bool = False,
     take_over: bool = False,
+    details: Mapping[str, str | None] | None = None,
 ) -> UnaryCall[results.Change]:
-    """Create a group without members. `take_over`: convert a process that is in groups."""
+    """Create a group without members. `take_over`: convert a process that is in groups.
+
+    `details`: details of the group, by field. Empty texts do not count.
+    """
     request_id = request_id_or_new(request_id)
+    given_details = {field: text for field, text in (details or {}).items() if text}
     request = message_of(
         name_service_pb2.CreateGroupRequest,
         group=group,
@@ -102,8 +107,45 @@ def create_group(
         request_id=request_id,
         if_needed=if_missing,
         take_over=take_over,
+        details=_wire_details(given_details) if given_details else None,
     )
-    return UnaryCall("CreateGroup", request, answers.read_change, request_id)
+    return UnaryCall("CreateGroup", request, answers.read_created if given_details else answers.read_change, request_id)
+
+
+def set_details(
+    changes: Mapping[GroupId, Mapping[str, str | None]], *, request_id: RequestId | None, if_none: bool = False
+) -> UnaryCall[results.Change]:
+    """Change details of groups of one subnet, by field. A detail that is None stays; an empty text removes it.
+
+    `if_none`: change only groups that exist and have no details.
+    """
+    request_id = request_id_or_new(request_id)
+    request = name_service_pb2.SetDetailsRequest(request_id=request_id, if_none=if_none)
+    for group, each in changes.items():
+        if all(text is None for text in each.values()):
+            raise InvalidRequest(f"nothing is said of what is to hold: {', '.join(each)}", {"field": ", ".join(each)})
+        request.groups.append(message_of(names_pb2.DetailedGroup, group=group, details=_wire_details(each)))
+    return UnaryCall("SetDetails", request, answers.read_change, request_id)
+
+
+def _wire_details(details: Mapping[str, str | None]) -> names_pb2.GroupDetails:
+    """Return details as a message; raise `InvalidRequest` naming the detail that is invalid."""
+    from namegraph import InvalidDetailError, checked_details
+
+    try:
+        return names_pb2.GroupDetails(**checked_details(details))
+    except InvalidDetailError as error:
+        raise InvalidRequest(str(error), {"field": error.field}) from None
+
+
+def _searched_text(text: str) -> str:
+    """Return a text to search for; raise `InvalidRequest` if no group can contain it."""
+    from namegraph import SEARCH_LIMIT, InvalidDetailError, checked_text
+
+    try:
+        return checked_text("contains", text, SEARCH_LIMIT)
+    except InvalidDetailError as error:
+        raise InvalidRequest(str(error), {"field": error.field}) from None
 
 
 def delete_group(
@@ -235,17 +277,18 @@ def describe(
 
 
 def list_groups(
-    subnet: SubnetName | None, *, page_token: str, at_least_revision: Revision | None
+    subnet: SubnetName | None, *, page_token: str, at_least_revision: Revision | None, contains: str | None = None
 ) -> UnaryCall[name_service_pb2.ListGroupsResponse]:
-    """Ask for one page of the groups."""
+    """Ask for one page of the groups. `contains`: a text in the id or in a detail of each group."""
     request = message_of(
         name_service_pb2.ListGroupsRequest,
         subnet=given(subnet, "subnet"),
         page_size=PAGE_SIZE,
         page_token=page_token,
         at_least_revision=at_least_revision or "",
+        contains=_searched_text(contains) if contains is not None else "",
     )
-    return UnaryCall("ListGroups", request, as_it_is)
+    return UnaryCall("ListGroups", request, answers.read_searched if contains else as_it_is)
 
 
 def resolve(

@@ -7,12 +7,12 @@ trace. No message is sent before the caller has added all rows.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from namegraph import InvalidNameError, NodeId, parse_name, subnet_of
+from namegraph import InvalidDetailError, InvalidNameError, NodeId, checked_details, parse_name, subnet_of
 from shadowtree.v1 import name_service_pb2, names_pb2
-from shadowtree.vocabulary import RequestId, SubnetName
+from shadowtree.vocabulary import GroupId, RequestId, SubnetName
 
 ARCS_IN_CHUNK: Final = 50_000
 """Arcs in one chunk: about half a megabyte of three columns."""
@@ -54,6 +54,7 @@ class GraphColumns:
         self._children = array("I")
         self._kinds = bytearray()
         self._groups = array("I")
+        self._details: dict[int, dict[str, str]] = {}
         # Numbers by kind, for names and for the texts as written.
         self._numbers: dict[str, dict[str, int]] = {_GROUP: {}, _MEMBER: {}}
         # Numbers of names that may be parents.
@@ -63,6 +64,11 @@ class GraphColumns:
     def names(self) -> tuple[str, ...]:
         """Names of all arcs and groups, each once."""
         return tuple(self._names)
+
+    @property
+    def details(self) -> Mapping[GroupId, Mapping[str, str]]:
+        """Details by field, of the groups that have some."""
+        return {self._names[number]: each for number, each in self._details.items()}
 
     @property
     def arc_count(self) -> int:
@@ -100,10 +106,18 @@ class GraphColumns:
     def _add_row(self, row: Sequence[str]) -> None:
         if len(row) != 3:
             raise BadRowError(f"{_columns(len(row))} instead of 3 (parent, child, group or member; tabs between)")
-        self.add(*row)
+        parent, child, kind = row
+        self.add(parent, child, kind)
 
-    def add(self, parent: str, child: str, kind: str) -> None:
-        """Add one arc, or with an empty `child` a group without members; raise `BadRowError` for a bad one."""
+    def add(self, parent: str, child: str, kind: str, details: Mapping[str, object] | None = None) -> None:
+        """Add one arc, or with an empty `child` a group without members; raise `BadRowError` for a bad one.
+
+        `details`: details of the parent, by field.
+        """
+        try:
+            given = checked_details(details or {})
+        except InvalidDetailError as error:
+            raise BadRowError(str(error)) from None
         if kind == _PROCESS:
             kind = _MEMBER
         if kind not in self._numbers:
@@ -119,6 +133,8 @@ class GraphColumns:
                 return
             self._parent_numbers[parent] = self._admit(parent, _GROUP, found_parent)
         parent_number = self._admit(parent, _GROUP, found_parent)
+        if given:
+            self._details[parent_number] = self._details.get(parent_number, {}) | given
         if found_child is None:
             self._groups.append(parent_number)
             return

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
 
-from namegraph import NodeId
+from namegraph import NodeId, subnet_of
 from shadowtree import results
 from shadowtree.client.answers import read_import_summary
-from shadowtree.client.calls import all_of, request_id_or_new
+from shadowtree.client.calls import UnaryCall, all_of, request_id_or_new, set_details
 from shadowtree.client.files.formats import checked_path, format_of
 from shadowtree.client.files.graph_reader import Skipped, read_graph
 from shadowtree.client.files.lines import shown_name
@@ -17,13 +17,16 @@ from shadowtree.client.graph_columns import BadRowError, GraphColumns
 from shadowtree.errors import InvalidName, InvalidRequest, NameInUse, UnknownSubnet, WrongKind
 from shadowtree.updates import Arc
 from shadowtree.v1 import name_service_pb2
-from shadowtree.vocabulary import RequestId, SubnetName
+from shadowtree.vocabulary import GroupId, RequestId, SubnetName
 
 ImportProgress = Callable[[str, int, int], None]
 """Function that is told the phase, the progress and the total (0: unknown).
 
 The phase is "checking", in bytes, or "sending", in messages.
 """
+
+DETAILED_AT_ONCE = 250
+"""Groups whose details are set by one call. Details of the greatest length stay under the limit of servers, 2 MiB."""
 
 _FILE_KINDS = {"group": "group", "process": "member"}
 
@@ -47,6 +50,20 @@ class ImportCall:
             yield chunk
         if self.progress is not None:
             self.progress("sending", len(chunks), len(chunks))
+
+    def details(self) -> Iterator[UnaryCall[results.Change]]:
+        """Yield the calls that set details of imported groups, for after the import.
+
+        Each call is for groups of one server. A group that has details keeps them, so that the import can be repeated.
+        """
+        of_subnets: dict[SubnetName, list[GroupId]] = {}
+        details = self.columns.details
+        for group in details:
+            of_subnets.setdefault(subnet_of(NodeId(group)), []).append(group)
+        for groups in of_subnets.values():
+            for start in range(0, len(groups), DETAILED_AT_ONCE):
+                some = {group: details[group] for group in groups[start : start + DETAILED_AT_ONCE]}
+                yield set_details(some, request_id=None, if_none=True)
 
     def read(self, message: name_service_pb2.ImportSummary) -> results.ImportSummary:
         """Read the answer."""
@@ -157,7 +174,7 @@ def import_of_arcs(
         if not (isinstance(arc.parent, str) and isinstance(arc.child, str) and isinstance(arc.kind, str)):
             raise InvalidRequest(f"arc {number} is not made of texts: {arc!r:.120}", {"arc": str(number)})
         try:
-            columns.add(arc.parent, arc.child, _FILE_KINDS.get(arc.kind, arc.kind))
+            columns.add(arc.parent, arc.child, _FILE_KINDS.get(arc.kind, arc.kind), arc.details)
         except BadRowError as error:
             raise InvalidRequest(f"arc {number}: {error}", {"arc": str(number)}) from None
     return ImportCall(columns, Skipped((), 0), request_id_or_new(request_id), progress)

@@ -1,3 +1,4 @@
+from shadowtree.v1 import names_pb2 as _names_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -230,7 +231,7 @@ class MakeCutResponse(_message.Message):
     def __init__(self, revision: _Optional[str] = ...) -> None: ...
 
 class SnapshotChunk(_message.Message):
-    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "under_way", "end", "is_caught_up", "pieces", "log", "audiences", "mailboxes", "cursors", "unsettled", "reached", "messages_end")
+    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "under_way", "end", "is_caught_up", "pieces", "log", "audiences", "mailboxes", "cursors", "unsettled", "reached", "messages_end", "details")
     class Nodes(_message.Message):
         __slots__ = ("numbers", "ids", "kinds", "homes", "places", "version_counters", "version_servers", "virtual_nodes", "representatives", "servers")
         NUMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -446,6 +447,7 @@ class SnapshotChunk(_message.Message):
     UNSETTLED_FIELD_NUMBER: _ClassVar[int]
     REACHED_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_END_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
     nodes: SnapshotChunk.Nodes
     arcs: SnapshotChunk.Arcs
     virtual_nodes: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.VirtualNode]
@@ -461,7 +463,8 @@ class SnapshotChunk(_message.Message):
     unsettled: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.Unsettled]
     reached: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.Reached]
     messages_end: SnapshotChunk.MessagesEnd
-    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ..., pieces: _Optional[_Iterable[bytes]] = ..., log: _Optional[_Iterable[_Union[SnapshotChunk.LogEntry, _Mapping]]] = ..., audiences: _Optional[_Iterable[_Union[SnapshotChunk.Audience, _Mapping]]] = ..., mailboxes: _Optional[_Iterable[_Union[SnapshotChunk.Mailbox, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[SnapshotChunk.Cursor, _Mapping]]] = ..., unsettled: _Optional[_Iterable[_Union[SnapshotChunk.Unsettled, _Mapping]]] = ..., reached: _Optional[_Iterable[_Union[SnapshotChunk.Reached, _Mapping]]] = ..., messages_end: _Optional[_Union[SnapshotChunk.MessagesEnd, _Mapping]] = ...) -> None: ...
+    details: _containers.RepeatedCompositeFieldContainer[_names_pb2.DetailedGroup]
+    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ..., pieces: _Optional[_Iterable[bytes]] = ..., log: _Optional[_Iterable[_Union[SnapshotChunk.LogEntry, _Mapping]]] = ..., audiences: _Optional[_Iterable[_Union[SnapshotChunk.Audience, _Mapping]]] = ..., mailboxes: _Optional[_Iterable[_Union[SnapshotChunk.Mailbox, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[SnapshotChunk.Cursor, _Mapping]]] = ..., unsettled: _Optional[_Iterable[_Union[SnapshotChunk.Unsettled, _Mapping]]] = ..., reached: _Optional[_Iterable[_Union[SnapshotChunk.Reached, _Mapping]]] = ..., messages_end: _Optional[_Union[SnapshotChunk.MessagesEnd, _Mapping]] = ..., details: _Optional[_Iterable[_Union[_names_pb2.DetailedGroup, _Mapping]]] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ("restart_grace_seconds",)

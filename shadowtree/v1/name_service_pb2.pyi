@@ -9,18 +9,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateGroupRequest(_message.Message):
-    __slots__ = ("group", "request_id", "report_control", "if_needed", "take_over")
+    __slots__ = ("group", "request_id", "report_control", "if_needed", "take_over", "details")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
     IF_NEEDED_FIELD_NUMBER: _ClassVar[int]
     TAKE_OVER_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
     group: str
     request_id: str
     report_control: bool
     if_needed: bool
     take_over: bool
-    def __init__(self, group: _Optional[str] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ..., if_needed: _Optional[bool] = ..., take_over: _Optional[bool] = ...) -> None: ...
+    details: _names_pb2.GroupDetails
+    def __init__(self, group: _Optional[str] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ..., if_needed: _Optional[bool] = ..., take_over: _Optional[bool] = ..., details: _Optional[_Union[_names_pb2.GroupDetails, _Mapping]] = ...) -> None: ...
+
+class SetDetailsRequest(_message.Message):
+    __slots__ = ("groups", "request_id", "if_none")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    IF_NONE_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[_names_pb2.DetailedGroup]
+    request_id: str
+    if_none: bool
+    def __init__(self, groups: _Optional[_Iterable[_Union[_names_pb2.DetailedGroup, _Mapping]]] = ..., request_id: _Optional[str] = ..., if_none: _Optional[bool] = ...) -> None: ...
 
 class DeleteGroupRequest(_message.Message):
     __slots__ = ("group", "force", "request_id", "report_control", "if_needed")
@@ -176,16 +188,18 @@ class ExportRequest(_message.Message):
     def __init__(self, subnet: _Optional[str] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
 
 class ExportChunk(_message.Message):
-    __slots__ = ("parents", "children", "kinds", "unreachable")
+    __slots__ = ("parents", "children", "kinds", "unreachable", "details")
     PARENTS_FIELD_NUMBER: _ClassVar[int]
     CHILDREN_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
     parents: _containers.RepeatedScalarFieldContainer[str]
     children: _containers.RepeatedScalarFieldContainer[str]
     kinds: bytes
     unreachable: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, parents: _Optional[_Iterable[str]] = ..., children: _Optional[_Iterable[str]] = ..., kinds: _Optional[bytes] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
+    details: _containers.RepeatedCompositeFieldContainer[_names_pb2.DetailedGroup]
+    def __init__(self, parents: _Optional[_Iterable[str]] = ..., children: _Optional[_Iterable[str]] = ..., kinds: _Optional[bytes] = ..., unreachable: _Optional[_Iterable[str]] = ..., details: _Optional[_Iterable[_Union[_names_pb2.DetailedGroup, _Mapping]]] = ...) -> None: ...
 
 class DescribeGroupRequest(_message.Message):
     __slots__ = ("group", "at_least_revision", "pathname_limit")
@@ -198,7 +212,7 @@ class DescribeGroupRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., at_least_revision: _Optional[str] = ..., pathname_limit: _Optional[int] = ...) -> None: ...
 
 class GroupDescription(_message.Message):
-    __slots__ = ("group", "home", "virtual_node", "parents", "children", "rd_records", "pathnames", "pathnames_truncated", "revision", "rd_records_truncated", "unreachable")
+    __slots__ = ("group", "home", "virtual_node", "parents", "children", "rd_records", "pathnames", "pathnames_truncated", "revision", "rd_records_truncated", "unreachable", "details")
     class VirtualNode(_message.Message):
         __slots__ = ("vnid", "components")
         VNID_FIELD_NUMBER: _ClassVar[int]
@@ -244,6 +258,7 @@ class GroupDescription(_message.Message):
     REVISION_FIELD_NUMBER: _ClassVar[int]
     RD_RECORDS_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
     group: str
     home: str
     virtual_node: GroupDescription.VirtualNode
@@ -255,31 +270,36 @@ class GroupDescription(_message.Message):
     revision: str
     rd_records_truncated: bool
     unreachable: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, group: _Optional[str] = ..., home: _Optional[str] = ..., virtual_node: _Optional[_Union[GroupDescription.VirtualNode, _Mapping]] = ..., parents: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., rd_records: _Optional[_Iterable[_Union[GroupDescription.DuplicationControlRecord, _Mapping]]] = ..., pathnames: _Optional[_Iterable[_Union[GroupDescription.Pathname, _Mapping]]] = ..., pathnames_truncated: _Optional[bool] = ..., revision: _Optional[str] = ..., rd_records_truncated: _Optional[bool] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
+    details: _names_pb2.GroupDetails
+    def __init__(self, group: _Optional[str] = ..., home: _Optional[str] = ..., virtual_node: _Optional[_Union[GroupDescription.VirtualNode, _Mapping]] = ..., parents: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., rd_records: _Optional[_Iterable[_Union[GroupDescription.DuplicationControlRecord, _Mapping]]] = ..., pathnames: _Optional[_Iterable[_Union[GroupDescription.Pathname, _Mapping]]] = ..., pathnames_truncated: _Optional[bool] = ..., revision: _Optional[str] = ..., rd_records_truncated: _Optional[bool] = ..., unreachable: _Optional[_Iterable[str]] = ..., details: _Optional[_Union[_names_pb2.GroupDetails, _Mapping]] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
-    __slots__ = ("subnet", "page_size", "page_token", "at_least_revision")
+    __slots__ = ("subnet", "page_size", "page_token", "at_least_revision", "contains")
     SUBNET_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    CONTAINS_FIELD_NUMBER: _ClassVar[int]
     subnet: str
     page_size: int
     page_token: str
     at_least_revision: str
-    def __init__(self, subnet: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+    contains: str
+    def __init__(self, subnet: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at_least_revision: _Optional[str] = ..., contains: _Optional[str] = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
-    __slots__ = ("groups", "next_page_token", "revision", "unreachable")
+    __slots__ = ("groups", "next_page_token", "revision", "unreachable", "is_searched")
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    IS_SEARCHED_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedScalarFieldContainer[str]
     next_page_token: str
     revision: str
     unreachable: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, groups: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ..., revision: _Optional[str] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
+    is_searched: bool
+    def __init__(self, groups: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ..., revision: _Optional[str] = ..., unreachable: _Optional[_Iterable[str]] = ..., is_searched: _Optional[bool] = ...) -> None: ...
 
 class ResolveRequest(_message.Message):
     __slots__ = ("group", "groups", "consistency", "at_least_revision", "walk", "targets", "excluding", "counts", "named_servers", "direct")

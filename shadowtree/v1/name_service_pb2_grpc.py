@@ -46,6 +46,11 @@ class NameServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.DeleteGroupRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_names__pb2.Change.FromString,
                 _registered_method=True)
+        self.SetDetails = channel.unary_unary(
+                '/shadowtree.v1.NameService/SetDetails',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.SetDetailsRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_names__pb2.Change.FromString,
+                _registered_method=True)
         self.DescribeGroup = channel.unary_unary(
                 '/shadowtree.v1.NameService/DescribeGroup',
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.DescribeGroupRequest.SerializeToString,
@@ -167,6 +172,14 @@ class NameServiceServicer:
 
     def DeleteGroup(self, request, context):
         """Removes a group. GROUP_NOT_FOUND; GROUP_IN_USE where it has parents or children, and `force` is not set.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetDetails(self, request, context):
+        """Changes what the homes of groups keep about them: of all groups of the request, or of none. No other server takes part.
+        The record of changes has nothing of it. GROUP_NOT_FOUND. UNIMPLEMENTED by servers of before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -344,6 +357,11 @@ def add_NameServiceServicer_to_server(servicer, server):
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.DeleteGroupRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_names__pb2.Change.SerializeToString,
             ),
+            'SetDetails': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetDetails,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.SetDetailsRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_names__pb2.Change.SerializeToString,
+            ),
             'DescribeGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeGroup,
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.DescribeGroupRequest.FromString,
@@ -504,6 +522,33 @@ class NameService:
             target,
             '/shadowtree.v1.NameService/DeleteGroup',
             shadowtree_dot_v1_dot_name__service__pb2.DeleteGroupRequest.SerializeToString,
+            shadowtree_dot_v1_dot_names__pb2.Change.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetDetails(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.NameService/SetDetails',
+            shadowtree_dot_v1_dot_name__service__pb2.SetDetailsRequest.SerializeToString,
             shadowtree_dot_v1_dot_names__pb2.Change.FromString,
             options,
             channel_credentials,

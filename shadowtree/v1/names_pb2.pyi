@@ -57,14 +57,28 @@ class Effect(_message.Message):
     def __init__(self, kind: _Optional[_Union[EffectKind, str]] = ..., groups: _Optional[_Iterable[str]] = ..., servers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Change(_message.Message):
-    __slots__ = ("revision", "effects", "unchanged")
+    __slots__ = ("revision", "effects", "unchanged", "details_kept")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     EFFECTS_FIELD_NUMBER: _ClassVar[int]
     UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_KEPT_FIELD_NUMBER: _ClassVar[int]
     revision: str
     effects: _containers.RepeatedCompositeFieldContainer[Effect]
     unchanged: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, revision: _Optional[str] = ..., effects: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., unchanged: _Optional[_Iterable[int]] = ...) -> None: ...
+    details_kept: bool
+    def __init__(self, revision: _Optional[str] = ..., effects: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., unchanged: _Optional[_Iterable[int]] = ..., details_kept: _Optional[bool] = ...) -> None: ...
+
+class GroupDetails(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DetailedGroup(_message.Message):
+    __slots__ = ("group", "details")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    details: GroupDetails
+    def __init__(self, group: _Optional[str] = ..., details: _Optional[_Union[GroupDetails, _Mapping]] = ...) -> None: ...
 
 class Target(_message.Message):
     __slots__ = ("group", "excluding")

@@ -69,6 +69,8 @@ class FakeGraph:
 
     subnets: tuple[str, ...] = ("x.example", "y.example")
     groups: set[str] = field(default_factory=set)
+    details: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Details of groups, for those that have some."""
     arcs: dict[tuple[str, str], int] = field(default_factory=dict)
     revision: int = 0
     answers: dict[str, names_pb2.Change] = field(default_factory=dict)
@@ -136,7 +138,35 @@ class FakeNameService(NameServiceServicer):
         self._lock = threading.Lock()
 
     def CreateGroup(self, request: Any, context: Any) -> Any:
-        return self._write(request, context, (request, lambda: self._create(request.group)))
+        def create() -> list[names_pb2.Effect]:
+            effects = self._create(request.group)
+            if not self.graph.is_of_before:
+                self._set(_name(request.group), request.details)
+            return effects
+
+        change = self._write(request, context, (request, create))
+        change.details_kept = not (self.graph.is_of_before or change.unchanged)
+        return change
+
+    def SetDetails(self, request: Any, context: Any) -> Any:
+        self._require_new("SetDetails", context)
+
+        def set_all() -> list[names_pb2.Effect]:
+            for each in request.groups:
+                if not request.if_none:
+                    self._must_exist(each.group)
+                elif each.group not in self.graph.groups or each.group in self.graph.details:
+                    continue
+                self._set(_name(each.group), each.details)
+            return []
+
+        return self._write(request, context, (request, set_all))
+
+    def _set(self, group: str, details: Any) -> None:
+        found = self.graph.details.get(group, {}) | {field.name: text for field, text in details.ListFields()}
+        self.graph.details.pop(group, None)
+        if any(found.values()):
+            self.graph.details[group] = {name: text for name, text in found.items() if text}
 
     def DeleteGroup(self, request: Any, context: Any) -> Any:
         return self._write(request, context, (request, lambda: self._delete(request.group, request.force)))
@@ -169,6 +199,8 @@ class FakeNameService(NameServiceServicer):
         self._must_exist(old)
         self._create(new)
         self.graph.groups.discard(old)
+        if old in self.graph.details:
+            self.graph.details[new] = self.graph.details.pop(old)
         arcs = self.graph.arcs.items()
         renamed = {(new if p == old else p, new if c == old else c): kind for (p, c), kind in arcs}
         self.graph.arcs.clear()
@@ -229,6 +261,9 @@ class FakeNameService(NameServiceServicer):
                 chunk.children.append(child)
                 kinds.append(kind)
         chunk.kinds = bytes(kinds)
+        for group, details in sorted(self.graph.details.items()):
+            if group in chunk.parents:
+                chunk.details.add(group=group, details=names_pb2.GroupDetails(**details))
         chunk.unreachable.extend(sorted(self.graph.unreachable))
         yield chunk
 
@@ -393,7 +428,12 @@ class FakeNameService(NameServiceServicer):
         with _refusals(context):
             self._must_exist(request.group)
             group = request.group
-            description = name_service_pb2.GroupDescription(group=group, home="fake", revision=self._revision())
+            description = name_service_pb2.GroupDescription(
+                group=group,
+                home="fake",
+                revision=self._revision(),
+                details=names_pb2.GroupDetails(**self.graph.details.get(group, {})),
+            )
             loop = self.graph.loop_of(group)
             if loop:
                 description.virtual_node.vnid = f"{loop[0]}#1"
@@ -410,6 +450,11 @@ class FakeNameService(NameServiceServicer):
 
     def ListGroups(self, request: Any, context: Any) -> Any:
         names = [g for g in sorted(self.graph.groups) if request.subnet in ("", subnet_of(parse_name(g)))]
+        is_searched = bool(request.contains) and not self.graph.is_of_before
+        if is_searched:
+            found = request.contains.casefold()
+            texts = {g: [g, *self.graph.details.get(g, {}).values()] for g in names}
+            names = [g for g in names if any(found in text.casefold() for text in texts[g])]
         after = [g for g in names if g > request.page_token]
         page = after[:2]
         return name_service_pb2.ListGroupsResponse(
@@ -417,6 +462,7 @@ class FakeNameService(NameServiceServicer):
             next_page_token=page[-1] if len(after) > len(page) else "",
             revision=self._revision(),
             unreachable=sorted(self.graph.unreachable),
+            is_searched=is_searched,
         )
 
     def _revision(self) -> str:
@@ -428,7 +474,7 @@ class FakeNameService(NameServiceServicer):
     def _write(self, request: Any, context: Any, *steps: tuple[Any, Callable[[], list[names_pb2.Effect]]]) -> Any:
         with _refusals(context), self._lock:
             self.graph.calls.append(type(request).__name__)
-            if request.report_control:
+            if getattr(request, "report_control", False):
                 self.graph.asked_for_control.append(type(request).__name__)
             if request.request_id not in self.graph.answers:
                 effects, unchanged = [], []
@@ -468,6 +514,7 @@ class FakeNameService(NameServiceServicer):
         for arc in arcs:
             del self.graph.arcs[arc]
         self.graph.groups.remove(group)
+        self.graph.details.pop(group, None)
         return []
 
     def _join(self, operation: Any) -> list[names_pb2.Effect]:

@@ -93,7 +93,11 @@ def create_command(
         if is_strict:
             refuse_other_spellings(names, (group,))
         change = names.create_group(
-            group, if_missing=if_missing, take_over=take_over, effects=with_effects, request_id=request_id
+            group,
+            if_missing=if_missing,
+            take_over=take_over,
+            effects=with_effects,
+            request_id=request_id,
         )
         told = () if is_strict else tuple(sentences(names, (group,)))
     for sentence in told:
@@ -172,19 +176,21 @@ def _time_display(what: str | None) -> AbstractContextManager[None]:
 
 @group_command.command("list")
 @click.option("--subnet", metavar="SUBNET", help="Only the groups of this subnet.")
+@click.option("--contains", metavar="TEXT", help="Only groups with this text in its name, in any case.")
 @everywhere()
 @in_session
-def list_command(session: Session, subnet: str | None) -> int:
+def list_command(session: Session, subnet: str | None, contains: str | None) -> int:
     """List all groups of all servers, sorted, one a line.
 
     Exits with status 3 if the list is incomplete, and says which servers were out of reach.
 
     \b
-    Example:
+    Examples:
       shadowtree group list --subnet ubc.example
+      shadowtree group list --contains robot
     """
     with session.connect() as names:
-        found = names.groups(subnet, at_least_revision=session.at_least_revision)
+        found = names.groups(subnet, contains=contains, at_least_revision=session.at_least_revision)
     if session.is_json:
         print_json(found)
     else:
@@ -193,7 +199,8 @@ def list_command(session: Session, subnet: str | None) -> int:
         warn_unreachable(found.unreachable)
         return UNCERTAIN
     if not found.groups and not session.is_json:
-        hint_at_terminal(f"there are no groups{f' of {subnet}' if subnet else ''}")
+        of = f" of {subnet}" if subnet else ""
+        hint_at_terminal(f"there are no groups{of}{' with this text' if contains else ''}")
     return DONE
 
 

@@ -153,7 +153,11 @@ class Client:
         update affects.
         """
         call = calls.create_group(
-            group, effects=effects, request_id=request_id, if_missing=if_missing, take_over=take_over
+            group,
+            effects=effects,
+            request_id=request_id,
+            if_missing=if_missing,
+            take_over=take_over,
         )
         try:
             return await self._call(call, timeout)
@@ -531,13 +535,17 @@ class Client:
         self,
         subnet: SubnetName | None = None,
         *,
+        contains: str | None = None,
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.GroupList:
-        """List all groups, or those of one subnet."""
+        """List all groups, or those of one subnet.
+
+        `contains`: only groups with this text in their id or description, in any letter case.
+        """
         pages, token, limit = answers.Pages(), "", self._limit(timeout)
         while True:
-            call = calls.list_groups(subnet, page_token=token, at_least_revision=at_least_revision)
+            call = calls.list_groups(subnet, page_token=token, at_least_revision=at_least_revision, contains=contains)
             token = pages.add(await self._call_within(call, limit))
             if not token:
                 return cleaned(pages.finish())
@@ -593,12 +601,14 @@ class Client:
     ) -> AsyncIterator[Arc]:
         """Yield all arcs, sorted, and each group without members as an arc with an empty child.
 
+        The first arc of a group has the details of the group.
+
         Raises `Unavailable` after the last arc if servers were out of reach, whose groups are missing.
         """
-        unreachable = answers.Unreachable()
+        unreachable, arcs = answers.Unreachable(), answers.ExportedArcs()
         async with aclosing(self._export(subnet, at_least_revision, timeout)) as chunks:
             async for chunk in chunks:
-                for arc in answers.read_export_chunk(chunk):
+                for arc in arcs.read(chunk):
                     yield arc
                 unreachable.add(chunk)
         if unreachable:
@@ -615,7 +625,7 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.ExportSummary:
-        """Write all arcs to a file, which exists whole or not at all.
+        """Write all arcs to a file, which exists whole or not at all. JSON lines have the details of groups, too.
 
         Raises `Unavailable` if servers are out of reach, whose groups are missing. With `partial`, the remaining groups
         are written to a file whose name ends with `.partial`, and the summary names the servers. Standard output and
@@ -625,14 +635,14 @@ class Client:
         from shadowtree.client.files.graph_writer import graph_writer, is_stream
 
         lines, file = 0, checked_path(path)
-        unreachable = answers.Unreachable()
+        unreachable, arcs = answers.Unreachable(), answers.ExportedArcs()
         with graph_writer(file, format_of(file, file_format), is_partial=lambda: bool(unreachable)) as write:
             async for chunk in self._export(subnet, at_least_revision, timeout):
-                for arc in answers.read_export_chunk(chunk):
-                    write(arc)
-                    lines += 1
-                    if progress is not None and lines % 10_000 == 0:
-                        progress(lines)
+                before = lines
+                for arc in arcs.read(chunk):
+                    lines += write(arc)
+                if progress is not None and lines // 10_000 > before // 10_000:
+                    progress(lines)
                 unreachable.add(chunk)
             if unreachable and not (partial or is_stream(file)):
                 raise answers.incomplete_export(unreachable.names, file=file)
@@ -1001,7 +1011,14 @@ class Client:
             limit,
             call.request_id,
         )
-        return cleaned(call.read(message))
+        summary = cleaned(call.read(message))
+        try:
+            for setting in call.details():
+                await self._call_within(setting, limit)
+        except ShadowtreeError as error:
+            told = f"the graph was imported, but details of some groups were not; import it again: {error.message}"
+            raise type(error)(told, error.facts) from None
+        return summary
 
     async def _stream(self, method: str, request: Any, limit: TimeLimit) -> AsyncGenerator[Any, None]:
         """Yield the messages of a stream, with retries until the first of them has come."""

@@ -1,8 +1,8 @@
 """Reader of a whole graph from a file into columns. Every line is checked.
 
 TSV: ``parent<TAB>child<TAB>group|member``; ``G<TAB><TAB>group`` is a group without members. JSON lines: objects with
-the keys ``parent``, ``child`` and ``kind``, with the same meaning. CSV: `csv_rows`. Tables of Postfix: `alias_rows`.
-LDIF: `ldif_rows`.
+the keys ``parent``, ``child`` and ``kind``, with the same meaning; an object of a group, with an empty child, may have
+details of the group, such as ``description``. CSV: `csv_rows`. Tables of Postfix: `alias_rows`. LDIF: `ldif_rows`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 from itertools import repeat
 from typing import NamedTuple
 
+from namegraph import DETAIL_LIMITS
 from shadowtree.client.files.alias_rows import AliasTable
 from shadowtree.client.files.csv_rows import add_csv
 from shadowtree.client.files.formats import FileFormat
@@ -90,14 +91,19 @@ def _add_json_lines(block: LineBlock, columns: GraphColumns, on_bad_line: OnBadL
             on_bad_line(number, str(error))
 
 
-def _read_json_line(line: str) -> tuple[str, str, str]:
+def _read_json_line(line: str) -> tuple[str, str, str, dict[str, object]]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise BadRowError(f"this is no JSON: {error}") from None
-    if not isinstance(value, dict) or set(value) != _JSON_KEYS:
-        raise BadRowError("this is no JSON object with exactly the keys parent, child and kind")
-    parent, child, kind = value["parent"], value["child"], value["kind"]
+    if not isinstance(value, dict) or not _JSON_KEYS <= set(value) <= _JSON_KEYS | DETAIL_LIMITS.keys():
+        raise BadRowError(
+            "this is no JSON object with exactly the keys parent, child and kind"
+            f" (with an empty child also: {', '.join(DETAIL_LIMITS)})"
+        )
+    parent, child, kind = value.pop("parent"), value.pop("child"), value.pop("kind")
     if not (isinstance(parent, str) and isinstance(child, str) and isinstance(kind, str)):
         raise BadRowError("parent, child and kind must be texts")
-    return parent, child, _JSON_KINDS.get(kind, kind)
+    if value and child:
+        raise BadRowError(f"{' and '.join(value)} of a group stands on a line of its own, with an empty child")
+    return parent, child, _JSON_KINDS.get(kind, kind), value

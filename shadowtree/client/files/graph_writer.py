@@ -21,7 +21,8 @@ from shadowtree.updates import Arc
 
 _KINDS: Final = {"group": "group", "process": "member"}
 
-WriteArc = Callable[[Arc], None]
+WriteArc = Callable[[Arc], int]
+"""Function that writes one arc, and returns the number of lines."""
 
 PARTIAL_SUFFIX: Final = ".partial"
 """Ending of the name of a file that lacks a part of the graph. Such a file never replaces a whole one."""
@@ -53,15 +54,22 @@ def graph_writer(path: str, file_format: FileFormat, *, is_partial: Callable[[],
 
 
 def _line_writer(stream: IO[bytes] | BufferedWriter, file_format: FileFormat) -> WriteArc:
-    def write_tsv(arc: Arc) -> None:
+    def write_tsv(arc: Arc) -> int:
         stream.write(f"{arc.parent}\t{arc.child}\t{_KINDS[arc.kind]}\n".encode())
+        return 1
 
-    def write_json(arc: Arc) -> None:
-        row = {"parent": arc.parent, "child": arc.child, "kind": _KINDS[arc.kind]}
-        stream.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+    def write_json(arc: Arc) -> int:
+        lines = [{"parent": arc.parent, "child": arc.child, "kind": _KINDS[arc.kind]}]
+        if arc.details:
+            of_group = {"parent": arc.parent, "child": "", "kind": "group", **arc.details}
+            lines = [of_group, *lines] if arc.child else [of_group]
+        for line in lines:
+            stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        return len(lines)
 
-    def write_csv(arc: Arc) -> None:
+    def write_csv(arc: Arc) -> int:
         stream.write(csv_line(arc.parent, arc.child, _KINDS[arc.kind]).encode())
+        return 1
 
     match file_format:
         case FileFormat.JSONL:

@@ -10,6 +10,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from namegraph import DETAIL_LIMITS
+
 SCHEMA_VERSION: Final = 2
 
 MANIFEST: Final = "manifest.json"
@@ -67,6 +69,13 @@ TABLES: Final[dict[str, pa.Schema]] = {
         ]
     ),
 }
+
+DETAILS_TABLE: Final = "details"
+
+DETAILS_SCHEMA: Final = pa.schema(
+    [_column("group", pa.string()), *(pa.field(field, pa.string()) for field in DETAIL_LIMITS)]
+)
+"""Table of the details of groups. The audit does not read it."""
 
 MESSAGE_TABLES: Final[dict[str, pa.Schema]] = {
     "message_log": pa.schema(

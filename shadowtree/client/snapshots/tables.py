@@ -12,9 +12,16 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
+from shadowtree.client.answers import details_in
 from shadowtree.client.foreign_text import printable
 from shadowtree.client.snapshots.messages import MessageCollector
-from shadowtree.client.snapshots.schema import MESSAGE_TABLES, SCHEMA_VERSION, TABLES
+from shadowtree.client.snapshots.schema import (
+    DETAILS_SCHEMA,
+    DETAILS_TABLE,
+    MESSAGE_TABLES,
+    SCHEMA_VERSION,
+    TABLES,
+)
 from shadowtree.errors import ServerFault
 from shadowtree.v1 import admin_pb2
 
@@ -54,6 +61,7 @@ class SnapshotCollector:
         self._virtual_nodes: dict[int, admin_pb2.SnapshotChunk.VirtualNode] = {}
         self._sets: dict[int, tuple[bytes, int]] = {}
         self._under_way: list[admin_pb2.SnapshotChunk.UnderWay] = []
+        self._details: dict[str, dict[str, str]] = {}
         self._messages = MessageCollector()
         self._end: admin_pb2.SnapshotChunk.End | None = None
         self._ended_at = datetime.now(UTC)
@@ -83,6 +91,7 @@ class SnapshotCollector:
         for node, ancestors, size in zip(sets.representatives, sets.sets, sets.sizes, strict=True):
             self._sets[node] = ancestors, size
         self._under_way += chunk.under_way
+        self._details.update((each.group, details_in(each.details)) for each in chunk.details)
         self._messages.take(chunk)
         if chunk.HasField("end"):
             self._end = chunk.end
@@ -109,6 +118,7 @@ class SnapshotCollector:
             "virtual_nodes": self._virtual_node_rows(),
             "ancestors": sorted((node, found) for node, (found, _) in self._sets.items() if node in of_held),
             "updates": self._updates(),
+            DETAILS_TABLE: self._detail_rows(),
             **self._messages.tables(),
         }
         manifest = {**_manifest(end), "messages": self._messages.ends()}
@@ -166,6 +176,10 @@ class SnapshotCollector:
         there = [found for found in self._virtual_nodes.values() if found.components]
         return sorted((found.vnid, found.smallest, sorted(found.components)) for found in there)
 
+    def _detail_rows(self) -> list[tuple[Any, ...]]:
+        there = sorted((group, each) for group, each in self._details.items() if each)
+        return [(group, *map(each.get, DETAILS_SCHEMA.names[1:])) for group, each in there]
+
     def _updates(self) -> list[tuple[Any, ...]]:
         return [
             (
@@ -193,7 +207,7 @@ def _told_as_a_fault() -> Iterator[None]:
 def _items_of(chunk: admin_pb2.SnapshotChunk) -> int:
     """Return the number of rows of a chunk, plus names in lists of its rows."""
     rows = len(chunk.nodes.ids) + len(chunk.nodes.servers) + len(chunk.arcs.parents)
-    rows += len(chunk.ancestor_sets.sets) + len(chunk.virtual_nodes) + len(chunk.under_way)
+    rows += len(chunk.ancestor_sets.sets) + len(chunk.virtual_nodes) + len(chunk.under_way) + len(chunk.details)
     rows += len(chunk.log) + len(chunk.audiences) + len(chunk.mailboxes)
     rows += len(chunk.cursors) + len(chunk.unsettled) + len(chunk.reached)
     return rows + sum(len(entry.targets) for entry in chunk.log) + sum(len(row.targets) for row in chunk.reached)
@@ -266,7 +280,7 @@ def _where(is_there: Numbers, column: Numbers) -> Numbers:
 
 
 def _table(name: str, rows: dict[str, Any] | Sequence[tuple[Any, ...]]) -> pa.Table:
-    schema = TABLES.get(name) or MESSAGE_TABLES[name]
+    schema = {**TABLES, **MESSAGE_TABLES, DETAILS_TABLE: DETAILS_SCHEMA}[name]
     if not isinstance(rows, dict):
         columns = list(zip(*rows, strict=True)) or [()] * len(schema)
         rows = dict(zip(schema.names, columns, strict=True))

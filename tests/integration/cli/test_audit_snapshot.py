@@ -15,7 +15,7 @@ import pytest
 import shadowtree
 from shadowtree.cli.commands import audit
 from shadowtree.cli.main import status_of
-from shadowtree.client.snapshots.schema import MESSAGE_TABLES, TABLES
+from shadowtree.client.snapshots.schema import DETAILS_SCHEMA, DETAILS_TABLE, MESSAGE_TABLES, TABLES
 from tests.integration.nameserver.conftest import start, start_several, start_shared  # noqa: F401 - fixtures
 from tests.integration.nameserver.server_process import wait_until
 from tests.integration.nameserver.warm_process import run_command
@@ -67,7 +67,7 @@ def test_one_address_suffices_for_the_snapshots_of_all_servers(servers, tmp_path
         assert sorted(peer["server"] for peer in manifest["peers"]) == [one for one in SUBNETS if one != server]
         assert manifest["consistency"] == "server"
         assert manifest["cut"] is None
-        for name, schema in (TABLES | MESSAGE_TABLES).items():
+        for name, schema in (TABLES | {DETAILS_TABLE: DETAILS_SCHEMA} | MESSAGE_TABLES).items():
             table = pq.read_table(tmp_path / "out" / server / f"{name}.parquet")
             assert table.schema.equals(schema)
             assert table.num_rows == manifest["rows"][name]

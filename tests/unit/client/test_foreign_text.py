@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from namegraph import InvalidNameError, parse_name
 from shadowtree import results
-from shadowtree.client.answers import read_export_chunk, read_peers, read_status
+from shadowtree.client.answers import ExportedArcs, read_peers, read_status
 from shadowtree.client.foreign_text import REPLACEMENT, are_printable, cleaned, printable
 from shadowtree.errors import ServerFault
 from shadowtree.v1 import admin_pb2, name_service_pb2
@@ -83,4 +83,4 @@ def test_what_operators_are_shown_is_clean(found):
 def test_a_name_that_would_forge_a_line_of_an_export_is_refused():
     chunk = name_service_pb2.ExportChunk(parents=["g@a.x"], children=["a@a.x\nstaff@a.x\tmallory@h.x"], kinds=b"\x02")
     with pytest.raises(ServerFault, match="a name that is none"):
-        list(read_export_chunk(chunk))
+        list(ExportedArcs().read(chunk))

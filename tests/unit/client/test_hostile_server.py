@@ -7,6 +7,9 @@ import pytest
 
 import shadowtree
 from namegraph.model.refusals import Reason
+from shadowtree.client.answers import read_change
+from shadowtree.client.calls import UnaryCall
+from shadowtree.v1.name_service_pb2 import SetDetailsRequest
 from tests.fakes.awaited_client import AwaitedClient, at_once
 from tests.fakes.hostile_server import METHODS, serve_hostile
 
@@ -20,6 +23,8 @@ def first(items):
     return next(iter(items), None)
 
 
+SET_DETAILS = UnaryCall("SetDetails", SetDetailsRequest(), read_change)
+
 VERBS = {
     "GetStatus": lambda names, folder: names.status(),
     "ListPeers": lambda names, folder: names.peers(),
@@ -29,6 +34,7 @@ VERBS = {
     "ExportSnapshot": lambda names, folder: names.snapshot(folder),
     "Drain": lambda names, folder: names.drain(),
     "CreateGroup": lambda names, folder: names.create_group(G),
+    "SetDetails": lambda names, folder: names._call(SET_DETAILS, None),
     "DeleteGroup": lambda names, folder: names.delete_group(G, True),
     "DescribeGroup": lambda names, folder: names.describe(G),
     "ListGroups": lambda names, folder: names.groups(),
@@ -55,6 +61,8 @@ MORE_VERBS = {
     "processes": lambda names, folder: list(names.processes(G)),
     "resolve of several groups": lambda names, folder: names.resolve([G, "h@a.example"], True),
     "first of processes": lambda names, folder: first(names.processes(G)),
+    "groups, searched": lambda names, folder: names.groups(contains="text"),
+    "export_file as JSON lines": lambda names, folder: names.export_file(folder / "graph.jsonl"),
     "export_file": lambda names, folder: names.export_file(folder / "graph.tsv"),
     "export_file, partial": lambda names, folder: names.export_file(folder / "graph.tsv", partial=True),
 }

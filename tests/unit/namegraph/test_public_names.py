@@ -41,10 +41,18 @@ def test_the_rules_for_names_load_nothing_else_of_the_core():
     assert loaded == {"namegraph", "namegraph.model", "namegraph.model.names"}
 
 
-def test_the_client_shares_the_rules_for_names_alone():
+def test_the_rules_for_details_load_nothing_of_the_core_but_those_for_names():
+    program = "import sys\nfrom namegraph import checked_details\nprint(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name for name in found.stdout.split() if name.split(".")[0] in {"namegraph", "rustworkx"}}
+    rules = {"namegraph.model.group_details", "namegraph.model.names"}
+    assert loaded == {"namegraph", "namegraph.model", *rules}
+
+
+def test_the_client_shares_the_rules_for_names_and_details_alone():
     shared = {
         namegraph._HOME[name]
         for source in (ROOT / "shadowtree").rglob("*.py")
         for _, name in imports_of_the_core(source)
     }
-    assert shared == {"namegraph.model.names"}
+    assert shared == {"namegraph.model.group_details", "namegraph.model.names"}

@@ -56,7 +56,9 @@ class Told:
 
     async def export(self):
         run_loop = SimpleNamespace(step_count=0)
-        calls = ExportCalls(resolver=self.resolver, run_loop=run_loop, routing=self.routing, forwarder=None)
+        calls = ExportCalls(
+            core=self.core, resolver=self.resolver, run_loop=run_loop, routing=self.routing, forwarder=None
+        )
         chunks = await calls.export(messages.ExportRequest(), None)
         return letters(name for chunk in map(messages.ExportChunk.FromString, chunks) for name in chunk.unreachable)
 

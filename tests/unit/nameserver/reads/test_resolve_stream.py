@@ -64,7 +64,7 @@ class Methods:
             resolutions=None,
             parts=Parts(core, resolver.plans, start="x"),
         )
-        self._exports = ExportCalls(resolver=resolver, run_loop=run_loop, **others)
+        self._exports = ExportCalls(core=core, resolver=resolver, run_loop=run_loop, **others)
         self._memberships = MembershipCalls(core=core, resolver=resolver, **others)
 
     def resolve(self, request):
