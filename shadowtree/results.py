@@ -253,7 +253,8 @@ class GroupDescription:
     `home` is the server that owns the group. `pathnames` lead from a root to it, over virtual nodes by their vnids.
     There can be very many, so the list may be cut off; `pathnames_truncated` is then true. `rd_records` are those of
     the arcs to its own children. In the rare case that there are too many, `rd_records_truncated` is true. The records
-    of arcs into the nodes of `unreachable` servers are missing.
+    of arcs into the nodes of `unreachable` servers are missing. `description` is a text for people; empty if there is
+    none.
     """
 
     group: GroupId
@@ -267,6 +268,7 @@ class GroupDescription:
     revision: Revision
     rd_records_truncated: bool = False
     unreachable: tuple[str, ...] = ()
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)

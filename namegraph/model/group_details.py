@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping
-from typing import Final, get_args, get_type_hints
+from typing import Annotated, Final, get_args, get_type_hints
 
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from namegraph.model.names import NodeId
 
@@ -22,6 +22,8 @@ class GroupDetails(Struct, frozen=True, array_like=True):
 
     Stored rows hold the values in this order: a new field comes last.
     """
+
+    description: Annotated[str, Meta(max_length=1_000, description="text for people")] = ""
 
     def given(self) -> dict[str, str]:
         """Return the details that the group has, by field."""

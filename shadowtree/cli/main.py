@@ -239,7 +239,9 @@ def _status_for(error: ShadowtreeError, *, is_write: bool) -> int:
     return UNCERTAIN if is_uncertain else FAILED
 
 
-_OPTION_FIELDS: Final = frozenset({"after_revision", "at_least_revision", "contains", "from", "position", "senders"})
+_OPTION_FIELDS: Final = frozenset(
+    {"after_revision", "at_least_revision", "contains", "description", "from", "position", "senders"}
+)
 """Request fields that a person types as options and the server parses."""
 
 

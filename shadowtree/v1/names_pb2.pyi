@@ -69,8 +69,10 @@ class Change(_message.Message):
     def __init__(self, revision: _Optional[str] = ..., effects: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., unchanged: _Optional[_Iterable[int]] = ..., details_kept: _Optional[bool] = ...) -> None: ...
 
 class GroupDetails(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("description",)
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    description: str
+    def __init__(self, description: _Optional[str] = ...) -> None: ...
 
 class DetailedGroup(_message.Message):
     __slots__ = ("group", "details")

@@ -73,6 +73,7 @@ def describe_command(session: Session, group: str, pathname_limit: int | None, i
 def _facts(found: GroupDescription) -> Iterator[tuple[str, ...]]:
     yield "group", found.group
     yield "home", found.home
+    yield from _details(found)
     for parent in found.parents:
         yield "parent", parent.id, *_state(parent.state)
     for child in found.children:
@@ -82,6 +83,11 @@ def _facts(found: GroupDescription) -> Iterator[tuple[str, ...]]:
             yield "loop", component
 
 
+def _details(found: GroupDescription) -> Iterator[tuple[str, ...]]:
+    if found.description:
+        yield "description", found.description
+
+
 def _state(state: str) -> tuple[str, ...]:
     return (state,) if state == "suspended" else ()
 
@@ -89,6 +95,7 @@ def _state(state: str) -> tuple[str, ...]:
 def _all_facts(found: GroupDescription) -> Iterator[tuple[str, ...]]:
     yield "group", found.group
     yield "home", found.home
+    yield from _details(found)
     if found.virtual_node is not None:
         yield "virtual_node", found.virtual_node.vnid
         for component in found.virtual_node.components:

@@ -1,4 +1,4 @@
-"""`shadowtree group`: create, delete, list and describe groups, and set their delivery options."""
+"""`shadowtree group`: create, change, delete, list and describe groups, and set their delivery options."""
 
 from __future__ import annotations
 
@@ -45,10 +45,15 @@ class _Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
+description_option = click.option(
+    "--description", metavar="TEXT", help="A text for people: one line of at most 1,000 characters."
+)
+
+
 @click.group("group", cls=_Group)
 @everywhere()
 def group_command() -> None:
-    """Create, delete, list and describe groups, and say who may send to them.
+    """Create, change, delete, list and describe groups, and say who may send to them.
 
     A group is `name@subnet`, and belongs to the server that owns the subnet.
     """
@@ -57,6 +62,7 @@ def group_command() -> None:
 @group_command.command("create")
 @click.argument("group")
 @if_missing_option
+@description_option
 @click.option("--take-over", is_flag=True, help="If a process of this name is in groups, it becomes the group.")
 @strict_option
 @effects_option
@@ -66,6 +72,7 @@ def group_command() -> None:
 def create_command(
     session: Session,
     group: str,
+    description: str | None,
     if_missing: bool,
     take_over: bool,
     is_strict: bool,
@@ -86,6 +93,7 @@ def create_command(
     Examples:
       shadowtree group create staff@ubc.example
       shadowtree group create staff@ubc.example --if-missing
+      shadowtree group create lab@ubc.example --description "The robotics laboratory"
     """
     from shadowtree.client.calls import as_kept
 
@@ -94,6 +102,7 @@ def create_command(
             refuse_other_spellings(names, (group,))
         change = names.create_group(
             group,
+            description=description or "",
             if_missing=if_missing,
             take_over=take_over,
             effects=with_effects,
@@ -108,6 +117,27 @@ def create_command(
     print_change_if_needed(
         change, found=ALREADY_THERE, in_words="already there", names=(as_kept(group),), is_json=session.is_json
     )
+
+
+@group_command.command("set")
+@click.argument("group")
+@description_option
+@request_id_option
+@everywhere()
+@in_session
+def set_command(session: Session, group: str, description: str | None, request_id: str | None) -> None:
+    """Change what the server of GROUP keeps about it. What is not given stays as it is; an empty text removes it.
+
+    \b
+    Examples:
+      shadowtree group set lab@ubc.example --description "Robots, and who repairs them"
+      shadowtree group set lab@ubc.example --description ""
+    """
+    if description is None:
+        raise click.UsageError("nothing is said of what is to hold: give --description TEXT")
+    with session.connect() as names:
+        change = names.set_group(group, description=description, request_id=request_id)
+    print_change(change, is_json=session.is_json)
 
 
 @group_command.command("delete")
@@ -176,7 +206,7 @@ def _time_display(what: str | None) -> AbstractContextManager[None]:
 
 @group_command.command("list")
 @click.option("--subnet", metavar="SUBNET", help="Only the groups of this subnet.")
-@click.option("--contains", metavar="TEXT", help="Only groups with this text in its name, in any case.")
+@click.option("--contains", metavar="TEXT", help="Only groups with this text in name or description, in any case.")
 @everywhere()
 @in_session
 def list_command(session: Session, subnet: str | None, contains: str | None) -> int:

@@ -31,6 +31,8 @@ def show_description(found: results.GroupDescription) -> None:
     """Show a group for users, on one screen, with as many of its members as fit."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{escape(found.group)}[/]  (home: {escape(found.home)})")
+    if found.description:
+        console.print(escape(found.description))
     console.print(_named("in", found.parents) if found.parents else "in no other group")
     if found.virtual_node is not None:
         others = [results.Parent(group, "normal") for group in found.virtual_node.components if group != found.group]
@@ -70,6 +72,8 @@ def show_internals(found: results.GroupDescription) -> None:
     """Draw one group and all data about the arcs around it."""
     console = Console(highlight=False)
     tree = Tree(f"[bold]{escape(found.group)}[/]  (home: {escape(found.home)})")
+    if found.description:
+        tree.add(escape(found.description))
     if found.virtual_node is not None:
         node = tree.add(f"virtual node {escape(found.virtual_node.vnid)}: in a loop of")
         add_some(node, [escape(component) for component in found.virtual_node.components])

@@ -139,6 +139,7 @@ class Client:
         self,
         group: GroupId,
         *,
+        description: str = "",
         if_missing: bool = False,
         take_over: bool = False,
         effects: bool = False,
@@ -146,6 +147,8 @@ class Client:
         timeout: Seconds | None = None,
     ) -> results.Change:
         """Create a group without members. `if_missing`: an existing group is no error, and stays unchanged.
+
+        `description`: a text for people, one line of at most 1,000 characters.
 
         `take_over`: a process of this id that is in groups becomes the group, and stays in them.
 
@@ -158,6 +161,7 @@ class Client:
             request_id=request_id,
             if_missing=if_missing,
             take_over=take_over,
+            details={"description": description},
         )
         try:
             return await self._call(call, timeout)
@@ -165,6 +169,22 @@ class Client:
             if if_missing:
                 return calls.UNCHANGED
             raise
+
+    async def set_group(
+        self,
+        group: GroupId,
+        *,
+        description: str | None = None,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Change:
+        """Change what the home of a group keeps about it. None leaves a value as it is.
+
+        `description`: a text for people, one line of at most 1,000 characters. An empty text removes it.
+        """
+        return await self._call(
+            calls.set_details({group: {"description": description}}, request_id=request_id), timeout
+        )
 
     async def delete_group(
         self,

@@ -110,6 +110,116 @@ def test_a_renamed_group_keeps_its_members_and_parents(names, new):
         names.rename_group(b, new.name("other"))
 
 
+def test_a_description_comes_with_the_group_is_changed_and_removed(names, new):
+    lab = new.name("lab")
+    names.create_group(lab, description="Robots 🤖 & people")
+    assert names.describe(lab).description == "Robots 🤖 & people"
+    change = names.set_group(lab, description="Chemistry")
+    assert isinstance(change, shadowtree.Change)
+    assert names.describe(lab, at_least_revision=change.revision).description == "Chemistry"
+    renamed = new.name("renamed")
+    names.rename_group(lab, renamed)
+    assert names.describe(renamed).description == "Chemistry"
+    names.set_group(renamed, description="")
+    assert names.describe(renamed).description == ""
+    names.set_group(renamed, description="again")
+    names.delete_group(renamed)
+    names.create_group(renamed)
+    assert names.describe(renamed).description == ""
+
+
+def test_a_group_that_is_there_keeps_its_description_where_it_is_created_if_needed(names, new):
+    lab = new.name("lab")
+    names.create_group(lab, description="first", if_missing=True)
+    assert names.create_group(lab, description="second", if_missing=True).unchanged == (1,)
+    assert names.describe(lab).description == "first"
+
+
+def test_a_repeated_setting_is_done_once(names, new):
+    lab = new("lab")
+    first = names.set_group(lab, description="first", request_id=f"set {lab}")
+    names.set_group(lab, description="second")
+    assert names.set_group(lab, description="first", request_id=f"set {lab}") == first
+    assert names.describe(lab).description == "second"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("two\nlines", r"invalid description: character 4 \(U\+000A\) is a control character"),
+        ("x" * 1_001, "invalid description: it has 1,001 characters; shorten it to at most 1,000"),
+        ("caf\udce9", r"character 4 \(U\+DCE9\) is no Unicode character \(the text is not UTF-8\)"),
+        (7, "invalid description: a text is wanted"),
+    ],
+)
+def test_a_description_that_is_none_is_refused_by_name(names, new, text, why):
+    lab = new("lab")
+    for write in (
+        lambda: names.set_group(lab, description=text),
+        lambda: names.create_group(new.name("other"), description=text),
+    ):
+        with pytest.raises(shadowtree.InvalidRequest, match=why) as caught:
+            write()
+        assert caught.value.facts["field"] == "description"
+    with pytest.raises(shadowtree.GroupNotFound):
+        names.describe(new.name("other"))
+
+
+def test_only_a_group_has_a_description(names, new):
+    lab, ann = new("lab"), new.name("ann")
+    names.join(lab, ann)
+    for name in (ann, new.name("nobody"), "x@elsewhere.example"):
+        with pytest.raises(shadowtree.GroupNotFound) as caught:
+            names.set_group(name, description="text")
+        assert caught.value.facts["group"] == name
+    with pytest.raises(shadowtree.InvalidName):
+        names.set_group("lab", description="text")
+    with pytest.raises(shadowtree.InvalidRequest, match="nothing is said of what is to hold: description"):
+        names.set_group(lab)
+
+
+def test_groups_are_found_by_a_text_in_name_or_description(names, new):
+    mark = new.name("").removesuffix("@x.example").strip("-")
+    lab, staff, other = new("Lab"), new("staff", "y.example"), new("other")
+    names.set_group(staff, description=f"Everybody of the LAB of mark{mark}x")
+    names.set_group(other, description="Chemistry")
+    of_mark = f"lab-{mark}@"
+    assert names.groups(contains=of_mark).groups == (lab,)
+    assert names.groups(contains=of_mark.upper()).groups == (lab,)
+    assert names.groups(contains=f"lab of mark{mark}X").groups == (staff,)
+    assert names.groups("x.example", contains=f"mark{mark}x").groups == ()
+    assert names.groups("y.example", contains=f"mark{mark}x").groups == (staff,)
+    assert names.groups(contains="no group has this").groups == ()
+    assert {lab, staff, other} <= set(names.groups(contains=""))
+    with pytest.raises(shadowtree.InvalidRequest, match="invalid contains: character 1"):
+        names.groups(contains="\n")
+
+
+def test_descriptions_are_exported_and_imported(names, new, tmp_path):
+    lab, empty, plain, ann = new("lab"), new("empty"), new("plain"), new.name("ann")
+    names.join(lab, ann)
+    names.join(lab, plain)
+    names.set_group(lab, description="Robots")
+    names.set_group(empty, description='"quoted" \\ 日本')
+    file = tmp_path / "graph.jsonl"
+    assert names.export_file(file).lines == len(file.read_text().splitlines())
+    told = {arc.parent: arc.details for arc in names.export() if arc.details}
+    assert told[lab] == {"description": "Robots"}
+    assert told[empty] == {"description": '"quoted" \\ 日本'}
+    assert plain not in told
+    names.delete_group(empty)
+    names.set_group(lab, description="Chemistry")
+    names.set_group(plain, description="")
+    names.import_file(file)
+    assert names.describe(empty).description == '"quoted" \\ 日本'
+    assert names.describe(lab).description == "Chemistry"
+    assert names.describe(plain).description == ""
+    table = tmp_path / "graph.tsv"
+    names.export_file(table)
+    assert "Robots" not in table.read_text()
+    assert f"{lab}\t\tgroup" not in table.read_text()
+
+
 def test_direct_members_and_direct_memberships_are_those_of_one_arc(names, new):
     a, b, c = new("a"), new("b", "y.example"), new("c")
     ann, bob = new.name("ann", "people.example"), new.name("bob", "people.example")

@@ -351,6 +351,52 @@ def test_a_request_that_is_no_protobuf_is_refused_and_the_server_goes_on(shared_
     join(names, group, "ann@e.f")
 
 
+def test_a_detail_of_a_later_version_is_refused(names, group):
+    details = values.GroupDetails.FromString(b"\x82\x7d\x04text")
+    for call in (
+        lambda: names.CreateGroup(m.CreateGroupRequest(group="later@b.c", details=details)),
+        lambda: names.SetDetails(m.SetDetailsRequest(groups=[values.DetailedGroup(group=group, details=details)])),
+    ):
+        assert_refused(call, "INVALID_ARGUMENT", "INVALID_REQUEST", field="details")
+
+
+def test_details_of_too_many_groups_of_none_and_of_one_twice_are_refused(names, group):
+    def described(name, **details):
+        return values.DetailedGroup(group=name, details=values.GroupDetails(**details))
+
+    text = {"description": "text"}
+    for groups, field in (
+        ([], "groups"),
+        ([described(group, **text), described(group, **text)], "groups"),
+        ([described(f"g{number}@b.c", **text) for number in range(1_001)], "groups"),
+        ([described(group)], "details"),
+        ([described(group, description="a\tb")], "description"),
+    ):
+        call = lambda groups=groups: names.SetDetails(m.SetDetailsRequest(groups=groups))  # noqa: E731
+        assert_refused(call, "INVALID_ARGUMENT", "INVALID_REQUEST", field=field)
+
+
+def test_a_search_is_a_page_at_a_time_too(names):
+    wanted = [f"found{number:02}@x.y" for number in range(5)]
+    for group in (*wanted, *(f"other{number:02}@x.y" for number in range(5))):
+        names.CreateGroup(m.CreateGroupRequest(group=group))
+    described = values.DetailedGroup(group="other03@x.y", details=values.GroupDetails(description="FOUND, too"))
+    names.SetDetails(m.SetDetailsRequest(groups=[described]))
+    found, token = [], ""
+    while True:
+        page = names.ListGroups(m.ListGroupsRequest(subnet="x.y", page_size=2, page_token=token, contains="found"))
+        assert page.is_searched
+        assert len(page.groups) <= 2
+        found += page.groups
+        token = page.next_page_token
+        if not token:
+            break
+    assert found == [*wanted, "other03@x.y"]
+    assert not names.ListGroups(m.ListGroupsRequest(subnet="x.y")).is_searched
+    too_long = m.ListGroupsRequest(contains="x" * 1_001)
+    assert_refused(lambda: names.ListGroups(too_long), "INVALID_ARGUMENT", "INVALID_REQUEST", field="contains")
+
+
 def test_every_method_of_the_contract_is_served():
     from namegraph.core import ServerCore
     from nameserver.admin_service import admin_service_handlers

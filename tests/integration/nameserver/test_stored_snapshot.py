@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import shadowtree
-from shadowtree.client.snapshots.schema import TABLES
+from shadowtree.client.snapshots.schema import DETAILS_TABLE, TABLES
 from tests.integration.nameserver.warm_process import run_command
 
 
@@ -13,7 +13,7 @@ def snapshot(out, *options):
 
 
 def tables(folder):
-    return {name: pq.read_table(folder / f"{name}.parquet").to_pylist() for name in TABLES}
+    return {name: pq.read_table(folder / f"{name}.parquet").to_pylist() for name in (*TABLES, DETAILS_TABLE)}
 
 
 def test_database_and_server_tell_the_same(postgresql, start, tmp_path):
@@ -25,6 +25,7 @@ def test_database_and_server_tell_the_same(postgresql, start, tmp_path):
         for parent, child in (("a@b.c", "d@b.c"), ("d@b.c", "a@b.c"), ("d@b.c", "e@b.c"), ("e@b.c", "ann@e.f")):
             names.join(parent, child)
         names.leave("e@b.c", "ann@e.f")
+        names.set_group("d@b.c", description="Robots 🤖")
         told = names.snapshot(tmp_path / "told")
     config = tmp_path / "names.toml"
     config.write_text(f'database = "{url}"\nsubnets = ["b.c"]\n')
@@ -34,6 +35,7 @@ def test_database_and_server_tell_the_same(postgresql, start, tmp_path):
     assert snapshot(tmp_path / "after", "--config", config).returncode == 0
     expected = tables(tmp_path / "told" / told.server)
     assert len(expected["arcs"]) == 4
+    assert expected[DETAILS_TABLE] == [{"group": "d@b.c", "description": "Robots 🤖"}]
     assert tables(tmp_path / "beside" / told.server) == expected
     assert tables(tmp_path / "after" / told.server) == expected
 

@@ -23,6 +23,7 @@ KEYS = {
         "pathnames",
         "pathnames_truncated",
         "revision",
+        "description",
     ],
     "write": ["revision", "effects"],
     "group list": ["groups"],

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from namegraph import InvalidNameError, parse_name
 from shadowtree import results
-from shadowtree.client.answers import ExportedArcs, read_peers, read_status
+from shadowtree.client.answers import ExportedArcs, read_description, read_peers, read_status
 from shadowtree.client.foreign_text import REPLACEMENT, are_printable, cleaned, printable
 from shadowtree.errors import ServerFault
-from shadowtree.v1 import admin_pb2, name_service_pb2
+from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
 
 UNWANTED = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
 JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
@@ -87,3 +87,26 @@ def test_a_name_that_would_forge_a_line_of_an_export_is_refused():
     chunk = name_service_pb2.ExportChunk(parents=["g@a.x"], children=["a@a.x\nstaff@a.x\tmallory@h.x"], kinds=b"\x02")
     with pytest.raises(ServerFault, match="a name that is none"):
         list(ExportedArcs().read(chunk))
+
+
+def test_a_description_that_would_act_on_a_terminal_is_made_printable():
+    details = names_pb2.GroupDetails(description="a\x1b]0;b\n\N{RIGHT-TO-LEFT OVERRIDE}c")
+    assert read_description(name_service_pb2.GroupDescription(details=details)).description == "a�]0;b��c"
+    row = {"parents": ["g@a.x"], "children": [""], "kinds": b"\x01"}
+    chunk = name_service_pb2.ExportChunk(**row, details=[names_pb2.DetailedGroup(group="g@a.x", details=details)])
+    (arc,) = ExportedArcs().read(chunk)
+    assert arc.details == {"description": "a�]0;b��c"}
+
+
+def test_the_details_of_a_group_come_with_its_first_arc_alone():
+    details = [names_pb2.DetailedGroup(group="g@a.x", details=names_pb2.GroupDetails(description="text"))]
+    rows = [(["g@a.x", "g@a.x"], ["a@a.x", "b@a.x"]), (["g@a.x", "h@a.x"], ["c@a.x", "c@a.x"])]
+    reader = ExportedArcs()
+    arcs = [
+        arc
+        for parents, children in rows
+        for arc in reader.read(
+            name_service_pb2.ExportChunk(parents=parents, children=children, kinds=b"\x02\x02", details=details)
+        )
+    ]
+    assert [arc.details for arc in arcs] == [{"description": "text"}, None, None, None]

@@ -7,9 +7,6 @@ import pytest
 
 import shadowtree
 from namegraph.model.refusals import Reason
-from shadowtree.client.answers import read_change
-from shadowtree.client.calls import UnaryCall
-from shadowtree.v1.name_service_pb2 import SetDetailsRequest
 from tests.fakes.awaited_client import AwaitedClient, at_once
 from tests.fakes.hostile_server import METHODS, serve_hostile
 
@@ -23,8 +20,6 @@ def first(items):
     return next(iter(items), None)
 
 
-SET_DETAILS = UnaryCall("SetDetails", SetDetailsRequest(), read_change)
-
 VERBS = {
     "GetStatus": lambda names, folder: names.status(),
     "ListPeers": lambda names, folder: names.peers(),
@@ -34,7 +29,7 @@ VERBS = {
     "ExportSnapshot": lambda names, folder: names.snapshot(folder),
     "Drain": lambda names, folder: names.drain(),
     "CreateGroup": lambda names, folder: names.create_group(G),
-    "SetDetails": lambda names, folder: names._call(SET_DETAILS, None),
+    "SetDetails": lambda names, folder: names.set_group(G, description="text"),
     "DeleteGroup": lambda names, folder: names.delete_group(G, True),
     "DescribeGroup": lambda names, folder: names.describe(G),
     "ListGroups": lambda names, folder: names.groups(),
@@ -61,6 +56,7 @@ MORE_VERBS = {
     "processes": lambda names, folder: list(names.processes(G)),
     "resolve of several groups": lambda names, folder: names.resolve([G, "h@a.example"], True),
     "first of processes": lambda names, folder: first(names.processes(G)),
+    "create_group, described": lambda names, folder: names.create_group(G, description="text"),
     "groups, searched": lambda names, folder: names.groups(contains="text"),
     "export_file as JSON lines": lambda names, folder: names.export_file(folder / "graph.jsonl"),
     "export_file": lambda names, folder: names.export_file(folder / "graph.tsv"),

@@ -215,6 +215,78 @@ def test_a_bad_json_line_is_refused_with_file_number_and_reason(tmp_path, line):
     assert len(message) < 300
 
 
+def details_of(tmp_path, text):
+    path = tmp_path / "graph.jsonl"
+    path.write_text(text)
+    columns = GraphColumns()
+    read_graph(str(path), FileFormat.JSONL, columns)
+    return columns.details
+
+
+def test_descriptions_are_written_as_lines_of_their_groups_and_read_back(tmp_path):
+    path = tmp_path / "graph.jsonl"
+    robots, quoted = {"description": "Robots 🤖"}, {"description": '"quoted" \\ and more'}
+    graph = [
+        Arc("a@x", "ann@y", "process", robots),
+        Arc("a@x", "b@x", "group"),
+        Arc("b@x", "", "group", quoted),
+        Arc("c@x", "", "group"),
+    ]
+    with graph_writer(str(path), FileFormat.JSONL) as write:
+        assert [write(arc) for arc in graph] == [2, 1, 1, 1]
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+        {"parent": "a@x", "child": "", "kind": "group", **robots},
+        {"parent": "a@x", "child": "ann@y", "kind": "member"},
+        {"parent": "a@x", "child": "b@x", "kind": "group"},
+        {"parent": "b@x", "child": "", "kind": "group", **quoted},
+        {"parent": "c@x", "child": "", "kind": "group"},
+    ]
+    columns = GraphColumns()
+    read_graph(str(path), FileFormat.JSONL, columns)
+    assert columns.details == {"a@x": robots, "b@x": quoted}
+    arcs, groups = graph_of(columns)
+    assert arcs == [Arc("a@x", "ann@y", "process"), Arc("a@x", "b@x", "group")]
+    assert groups == {"a@x", "b@x", "c@x"}
+
+
+@pytest.mark.parametrize("file_format", [FileFormat.TSV, FileFormat.TSV_GZ, FileFormat.CSV])
+def test_other_formats_have_no_descriptions_and_no_further_lines(tmp_path, file_format):
+    texts = []
+    for details in (None, {"description": "Robots"}):
+        path = tmp_path / f"{details is None}.{file_format}"
+        with graph_writer(str(path), file_format) as write:
+            assert write(Arc("a@x", "ann@y", "process", details)) == 1
+        texts.append(path.read_bytes())
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ({"child": "", "description": "a\nb"}, "invalid description: character 2 (U+000A) is a control character"),
+        ({"child": "", "description": "x" * 1_001}, "invalid description: it has 1,001 characters"),
+        ({"child": "", "description": "\ud800"}, "invalid description: character 1 (U+D800) is no Unicode character"),
+        ({"child": "", "description": 7}, "invalid description: a text is wanted, not 7 (int)"),
+        ({"child": "b@x", "description": "text"}, "description of a group stands on a line of its own"),
+        ({"child": "", "colour": "blue"}, "this is no JSON object with exactly the keys parent, child and kind"),
+    ],
+)
+def test_a_bad_description_is_refused_with_file_number_and_reason(tmp_path, line, why):
+    good = json.dumps({"parent": "a@x", "child": "", "kind": "group"})
+    bad = json.dumps({"parent": "a@x", "kind": "group", **line})
+    message = refusal(tmp_path, f"{good}\n{bad}\n", name="graph.jsonl")
+    assert message.startswith(f"graph.jsonl:2: {why}")
+
+
+def test_the_last_description_of_a_group_counts_and_one_of_another_subnet_does_not(tmp_path):
+    lines = [{"parent": "A@X", "child": "", "kind": "group", "description": text} for text in ("first", "last")]
+    text = "".join(json.dumps(line) + "\n" for line in [*lines, {"parent": "A@x", "child": "", "kind": "group"}])
+    assert details_of(tmp_path, text) == {"A@x": {"description": "last"}}
+    columns = GraphColumns(only_subnet="y")
+    read_graph(str(tmp_path / "graph.jsonl"), FileFormat.JSONL, columns)
+    assert columns.details == {}
+
+
 def test_the_name_of_a_file_tells_its_format_and_a_choice_overrules_it():
     assert format_of("a/b.tsv") is FileFormat.TSV
     assert format_of("a/b.tsv.gz") is FileFormat.TSV_GZ

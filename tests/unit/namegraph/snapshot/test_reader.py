@@ -5,8 +5,11 @@ import random
 import pytest
 from pyroaring import BitMap
 
+from namegraph.events import SetDetails
 from namegraph.model.names import parse_name
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.rows import RequestId
 from namegraph.snapshot import reader as snapshot_module
 from nameserver.wire.snapshot_columns import encode_end, encode_piece, encode_together
 from shadowtree.client.snapshots.tables import SnapshotCollector
@@ -119,6 +122,42 @@ def test_reading_while_updates_go_on_gives_what_reading_at_rest_gives_afterwards
         core.ask(operation())
     monkeypatch.setattr(snapshot_module, "ROUNDS_LIMIT", chance.randrange(4))
     assert tables_of(core.core, between=change) == tables_of(core.core)
+
+
+def set_details(core, group, text):
+    """Change the details of a group, and return the records of that step."""
+    request = RequestId(f"{group} {text}")
+    effects = core.core.step(SetDetails(0, request, {parse_name(group): {"description": text}}), 0.0)
+    assert isinstance(effects.replies[0].outcome, Committed)
+    return effects.records
+
+
+def test_descriptions_are_those_of_the_step_at_which_the_snapshot_is_finished(core, monkeypatch):
+    monkeypatch.setattr(snapshot_module, "PIECE_ROWS", 1)
+    core.create(*(f"{name}@a.x" for name in ("kept", "changed", "removed", "deleted", "plain", "late")))
+    for name in ("kept", "changed", "removed", "deleted"):
+        set_details(core, f"{name}@a.x", name)
+    snapshot = core.core.snapshot()
+    pieces = list(snapshot.read())
+    for name, text in (("changed", "anew"), ("removed", ""), ("late", "in time")):
+        snapshot.note(set_details(core, f"{name}@a.x", text))
+    before, core.records = core.records, type(core.records)()
+    core.ask(DeleteGroup(parse_name("deleted@a.x")))
+    snapshot.note(core.records)
+    core.records = before
+    pieces += snapshot.finish()
+    snapshot.close()
+    end = encode_end(snapshot.closing(), revision=core.core.revision, database_failure="")
+    collector = SnapshotCollector()
+    for encoded in (*map(encode_piece, pieces), end):
+        collector.add(admin_pb2.SnapshotChunk.FromString(encoded))
+    found = collector.finish().tables["details"].to_pylist()
+    assert found == [
+        {"group": "changed@a.x", "description": "anew"},
+        {"group": "kept@a.x", "description": "kept"},
+        {"group": "late@a.x", "description": "in time"},
+    ]
+    assert found == tables_of(core.core)[1]["details"]
 
 
 def test_pieces_that_are_sent_together_are_taken_one_after_another(core, monkeypatch):
