@@ -25,6 +25,7 @@ from nameserver.calls.adapters import Context, Handler
 from nameserver.calls.gathering import BatchGathering
 from nameserver.routing.forwarding import is_forwarded
 from nameserver.wire.status_mapping import abort
+from nameserver.wire.undecodable import fault_of_text
 
 FIRST_MESSAGE_SECONDS: Final = 5.0
 """Longest time for which a stream may be open before its first message."""
@@ -379,9 +380,16 @@ class _Requests:
 
 
 def _parsed(request: bytes, handler: Handler) -> Any:
-    if handler.request_deserializer is None:
+    parse: Any = handler.request_deserializer
+    if parse is None:
         return request
     try:
-        return handler.request_deserializer(request)
+        return parse(request)
     except DecodeError:
-        raise refuse(Reason.INVALID_REQUEST, "the request is no message of this method") from None
+        # Usually the parser is the method `FromString` of the class of the request.
+        kind = getattr(getattr(parse, "__self__", None), "DESCRIPTOR", None)
+        fault = None if kind is None else fault_of_text(request, kind)
+        if fault is None:
+            raise refuse(Reason.INVALID_REQUEST, "the request is no message of this method") from None
+        field, why = fault
+        raise refuse(Reason.INVALID_REQUEST, f"invalid {field}: {why}; write it in UTF-8", field=field) from None

@@ -351,6 +351,24 @@ def test_a_request_that_is_no_protobuf_is_refused_and_the_server_goes_on(shared_
     join(names, group, "ann@e.f")
 
 
+@pytest.mark.parametrize(
+    ("method", "request_bytes", "field"),
+    [
+        ("CreateGroup", b"\x0a\x05a@b.\xff", "group"),
+        ("CreateGroup", b"\x0a\x05g@b.c\x32\x05\x0a\x03caf\xe9", None),
+        ("CreateGroup", b"\x0a\x05g@b.c\x32\x06\x0a\x04caf\xe9", "details.description"),
+        ("SetDetails", b"\x0a\x0d\x0a\x05g@b.c\x12\x04\x0a\x02x\xff", "groups.details.description"),
+        ("ListGroups", b"\x2a\x02\xc3\x28", "contains"),
+    ],
+)
+def test_a_text_that_is_not_utf_8_is_refused_by_the_name_of_its_field(shared_server, method, request_bytes, field):
+    call = shared_server.channel().unary_unary(f"/shadowtree.v1.NameService/{method}")
+    facts = {} if field is None else {"field": field}
+    assert_refused(lambda: call(request_bytes), "INVALID_ARGUMENT", "INVALID_REQUEST", **facts)
+    said = error_of(lambda: call(request_bytes)).details()
+    assert said.startswith(f"invalid {field}: byte ") if field else said == "the request is no message of this method"
+
+
 def test_a_detail_of_a_later_version_is_refused(names, group):
     details = values.GroupDetails.FromString(b"\x82\x7d\x04text")
     for call in (
