@@ -116,6 +116,31 @@ def ask_for_sets(clients, upgraded):
         assert all("of an older release" in why for why in found.why_unreachable)
 
 
+def describe_groups(clients, upgraded):
+    """Set descriptions through upgraded servers. Those that keep none say so, and their groups are found by names."""
+    for group, home in zip(GROUPS, SUBNETS, strict=True):
+        for through in upgraded:
+            names = clients[through]
+            if home in upgraded:
+                names.set_group(group, description=f"Set by {through}")
+                told = [clients[subnet].describe(group).description for subnet in SUBNETS]
+                assert told == [f"Set by {through}"] * 3
+            else:
+                with pytest.raises(shadowtree.ServerFault, match="does not know this call"):
+                    names.set_group(group, description="text")
+                with pytest.raises(shadowtree.ServerFault, match="created, but without its details"):
+                    names.create_group(f"new@{home}", description="text")
+                names.delete_group(f"new@{home}")
+    for through in upgraded:
+        assert clients[through].groups(contains="G@").groups == tuple(GROUPS)
+        described = tuple(group for group in GROUPS if group.removeprefix("g@") in upgraded)
+        assert clients[through].groups(contains="set BY").groups == described
+        assert {arc.parent for arc in clients[through].export() if arc.details} == set(described)
+    for older in set(SUBNETS) - set(upgraded):
+        with pytest.raises(shadowtree.ServerFault, match="the server does not search"):
+            clients[older].groups(contains="text")
+
+
 def let_many_come_and_go(client):
     """Members of other servers, so that what is left of them is forgotten in agreement."""
     for group in GROUPS:
@@ -153,6 +178,7 @@ def test_a_federation_is_upgraded_from_the_last_release_one_server_at_a_time(fed
         federation.wait_until_whole()
         use_all(clients, number)
         ask_for_sets(clients, SUBNETS[:number])
+        describe_groups(clients, SUBNETS[:number])
         if number == 1:
             apply_large(clients["a.x"], GROUPS[1], "b.x")
             apply_large(clients["b.x"], GROUPS[0], "a.x")
