@@ -15,7 +15,7 @@ when it is first used, so a user of the rules for names loads nothing else.
     state/           state of one server beside its graph
     graph/           the name graph, and everything that is derived from it alone
     wire/            messages between servers, and their bytes
-    model/           names, owners, priorities, rows, operations, outcomes, refusals
+    model/           names, owners, details of groups, priorities, rows, operations, outcomes, refusals
 
 Each room imports only rooms below it (`pyproject.toml`, import-linter).
 """
