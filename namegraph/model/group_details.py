@@ -9,7 +9,7 @@ See docs/decisions/0041-details-of-groups.md.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Final, get_args, get_type_hints
 
 from msgspec import Meta, Struct, structs
@@ -28,6 +28,11 @@ class GroupDetails(Struct, frozen=True, array_like=True):
     def given(self) -> dict[str, str]:
         """Return the details that the group has, by field."""
         return {field: text for field, text in structs.asdict(self).items() if text}
+
+    @property
+    def length(self) -> int:
+        """Number of characters of all details."""
+        return sum(map(len, structs.astuple(self)))
 
 
 NO_DETAILS: Final = GroupDetails()
@@ -113,13 +118,9 @@ class DetailSearch:
 
     def finds(self, group: NodeId, details: GroupDetails) -> bool:
         """Return True if the name of a group, or one of its details, contains the text."""
-        return any(self._folded in _folded(text) for text in _texts(group, details))
-
-
-def _texts(group: NodeId, details: GroupDetails) -> Iterator[str]:
-    yield group
-    if details is not NO_DETAILS:
-        yield from structs.astuple(details)
+        if self._folded in _folded(group):
+            return True
+        return details is not NO_DETAILS and any(self._folded in _folded(text) for text in structs.astuple(details))
 
 
 def _folded(text: str) -> str:

@@ -14,7 +14,7 @@ import asyncio
 import base64
 import binascii
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from namegraph import (
     NO_DETAILS,
@@ -49,6 +49,9 @@ PAGE_SIZE_LIMIT = 10_000
 
 SEARCHED_LIMIT = 5_000
 """Groups that are looked through for one page: some milliseconds of work, after which other calls are served."""
+
+SEARCHED_CHARACTERS = 200_000
+"""Characters of names and details that are looked through for one page. Letters beyond ASCII take some milliseconds."""
 
 
 class GroupListCalls:
@@ -103,15 +106,13 @@ class GroupListCalls:
         self, request: messages.ListGroupsRequest, subnet: Subnet | None, search: DetailSearch | None
     ) -> messages.ListGroupsResponse:
         size = _page_size(request)
-        looked_at = size if search is None else SEARCHED_LIMIT
-        groups = self._resolver.groups(subnet=subnet, after=_read_page_token(request.page_token), limit=looked_at + 1)
-        through = groups[looked_at - 1] if len(groups) > looked_at else None
-        groups = groups[:looked_at]
+        limit = size if search is None else SEARCHED_LIMIT
+        groups = self._resolver.groups(subnet=subnet, after=_read_page_token(request.page_token), limit=limit + 1)
+        through = groups[limit - 1] if len(groups) > limit else None
+        groups = groups[:limit]
         if search is not None:
-            groups = [group for group in groups if search.finds(group, self._core.details_of(group))]
-            if len(groups) > size:
-                groups = groups[:size]
-                through = groups[-1]
+            groups, last = self._searched(groups, search, size)
+            through = through if last is None else last
         return messages.ListGroupsResponse(
             groups=groups,
             next_page_token="" if through is None else _page_token(through),
@@ -119,6 +120,24 @@ class GroupListCalls:
             unreachable=self._resolver.uncertainty().of_own_groups(),
             is_searched=search is not None,
         )
+
+    def _searched(
+        self, groups: Sequence[NodeId], search: DetailSearch, size: int
+    ) -> tuple[list[NodeId], NodeId | None]:
+        """Return at most `size` groups that the search finds, and the last group that was looked at.
+
+        The latter is None if all groups were looked at.
+        """
+        found: list[NodeId] = []
+        left = SEARCHED_CHARACTERS
+        for group in groups:
+            details = self._core.details_of(group)
+            if search.finds(group, details):
+                found.append(group)
+            left -= len(group) + details.length if details is not NO_DETAILS else len(group)
+            if (left <= 0 or len(found) == size) and group != groups[-1]:
+                return found, group
+        return found, None
 
 
 def _read_search(text: str) -> DetailSearch | None:

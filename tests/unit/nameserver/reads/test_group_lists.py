@@ -141,6 +141,14 @@ async def test_each_page_of_a_search_looks_at_a_limited_number_of_groups(many, m
     assert await walked(many, page_size=6) == [list("012345"), list("6789")]
 
 
+async def test_each_page_of_a_search_looks_at_a_limited_number_of_characters(many, monkeypatch):
+    """A name has 11 characters here, and a description 5."""
+    monkeypatch.setattr(group_lists, "SEARCHED_CHARACTERS", 30)
+    assert await walked(many, contains="robot") == [["0"], ["3"], ["6"], ["9"]]
+    monkeypatch.setattr(group_lists, "SEARCHED_CHARACTERS", 1)
+    assert await walked(many, contains="robot") == [["0"], [], [], ["3"], [], [], ["6"], [], [], ["9"]]
+
+
 async def test_a_page_ends_where_the_first_page_of_a_server_ends(many, monkeypatch):
     monkeypatch.setattr(group_lists, "SEARCHED_LIMIT", 4)
     first = await page_of(many, contains="robot")
