@@ -14,7 +14,6 @@ from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, Rename
 from namegraph.model.outcomes import Committed
 from namegraph.model.refusals import Reason, Refusal
 from namegraph.model.rows import RequestId
-from namegraph.model.slices import at_once
 from namegraph.state.context import DETAILS
 from namegraph.update.decision_log import DECIDED
 from simulation.cluster.cluster import Cluster
@@ -213,7 +212,7 @@ def test_a_group_of_a_loop_has_details_of_its_own(server):
 def test_readers_see_the_details_of_before_a_long_step_until_it_is_durable(server):
     server.create()
     state = CommittedState(server.core)
-    at_once(state.hold())
+    state.hold()
     server.set(text="people")
     assert (state.details_of(LAB), server.core.details_of(LAB)) == (ROBOTS, PEOPLE)
     state.let_go(earliest=True)
