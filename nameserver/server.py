@@ -196,6 +196,8 @@ def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int
     `SettingsError`.
     """
     tune_allocator()
+    tune_collector()
+    sys.setswitchinterval(SWITCH_SECONDS)
     log = ProcessLog(settings.log)
     log.begin()
     for number in PASSED_OVER:
@@ -222,6 +224,24 @@ async def serve(
         asyncio.get_running_loop().add_signal_handler(number, planned_end.begin, number.name)
     reloading = SettingsReload(settings, log, reload)
     reloading.begin(asyncio.get_running_loop())
+    return await serve_until(
+        planned_end, settings, announce=announce, log=log, reloading=reloading, open_database=_open_store
+    )
+
+
+async def serve_until(
+    planned_end: PlannedEnd,
+    settings: Settings,
+    *,
+    announce: Callable[[str], None],
+    log: ProcessLog,
+    reloading: SettingsReload,
+    open_database: Callable[[Settings], Store],
+) -> int:
+    """Do as `serve` until a planned end begins. Signals and the rest of the process stay as they are.
+
+    `open_database`: opens the database of the settings, in the thread of the database. Raises `StorageError`.
+    """
     require_extras(settings)
     require_addresses(settings)
     servers = Servers.of(settings)
@@ -237,7 +257,7 @@ async def serve(
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="long steps") as stepper,
     ):
         event_loop = asyncio.get_running_loop()
-        store, core = await event_loop.run_in_executor(worker, _restore, settings)
+        store, core = await event_loop.run_in_executor(worker, _restore, settings, open_database)
         log.name(core.server)
         say(logging.INFO, "starting", "the server starts", version=version("shadowtree"), process=os.getpid())
         say(logging.INFO, "settings", "the settings in force", **settings.shown())
@@ -309,8 +329,6 @@ async def _serve(
         clocks, queue = _open(
             telemetry, servers, settings, core, reads, run_loop, transport, health, filling, planned_end
         )
-        tune_collector()
-        sys.setswitchinterval(SWITCH_SECONDS)
         health.report(serving=True)
         run_loop.begin(core.servers_met)
         flushing = asyncio.ensure_future(run_loop.flush_forever())
@@ -507,9 +525,9 @@ def _unwritten_at_end(run_loop: RunLoop) -> str:
     )
 
 
-def _restore(settings: Settings) -> tuple[Store, Server]:
+def _restore(settings: Settings, open_database: Callable[[Settings], Store]) -> tuple[Store, Server]:
     try:
-        store = _open_store(settings)
+        store = open_database(settings)
     except StorageError as error:
         raise StartError(str(error)) from None
     for caution in store.cautions:

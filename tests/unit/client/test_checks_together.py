@@ -13,10 +13,13 @@ from shadowtree.client.calls import as_kept
 from shadowtree.client.checks_together import PAIRS_AT_ONCE, ChecksOfTasks, ChecksOfThreads
 from shadowtree.v1 import name_service_pb2
 from tests.fakes.awaited_client import AwaitedClient, at_once
-from tests.fakes.name_service import FakeGraph, serve_fake
+from tests.fakes.call_relay import Holding, unknown
+from tests.server_in_thread import ServerInThread, two_servers
 
-G = "g@x.example"
+G, H = "g@x.example", "h@x.example"
+ABOVE, AWAY = "above@x.example", "away@y.example"
 MEMBERS = [f"m{number}@x.example" for number in range(60)]
+ARCS = {(H if number % 2 else G, member): "process" for number, member in enumerate(MEMBERS)}
 PAIRS = [(G, member) for member in MEMBERS]
 
 
@@ -26,17 +29,24 @@ def make_client(request):
 
 
 @pytest.fixture
-def graph():
-    graph = FakeGraph()
-    graph.groups.add(G)
-    graph.arcs = {(G, member): 1 for member in MEMBERS[::2]}
-    return graph
+def server():
+    with ServerInThread("x.example") as found:
+        found.fill(arcs=ARCS)
+        # The server works out the ancestors of imported members when they are asked for. CheckKnown waits for none.
+        with shadowtree.Client(found.address) as names:
+            assert sum(check.is_member for check in names.check_many(PAIRS)) == len(PAIRS) / 2
+        yield found
 
 
 @pytest.fixture
-def names(make_client, graph):
-    with serve_fake(graph) as address, make_client(address) as client:
+def names(make_client, server):
+    with make_client(server.relay.address) as client:
         yield client
+
+
+def pairs_together(server):
+    """Return the number of pairs of each CheckKnown."""
+    return [len(request.groups) for request in server.relay.requests("CheckKnown")]
 
 
 def test_each_check_has_its_own_answer(names):
@@ -47,42 +57,51 @@ def test_each_check_has_its_own_answer(names):
     assert all(each.revision for each in found)
 
 
-def test_tasks_that_check_at_once_share_calls(graph):
+def test_tasks_that_check_at_once_share_calls(server):
     async def check_all():
-        async with shadowtree.aio.Client(address) as names:
+        async with shadowtree.aio.Client(server.relay.address) as names:
             return await asyncio.gather(*(names.check(*pair) for pair in PAIRS))
 
-    with serve_fake(graph) as address:
-        asyncio.run(check_all())
-    assert sorted(graph.calls) == ["Check", "Check", "CheckKnown"]
-    assert graph.pairs_together == [len(PAIRS) - 2]
+    asyncio.run(check_all())
+    assert sorted(server.relay.names) == ["Check", "Check", "CheckKnown"]
+    assert pairs_together(server) == [len(PAIRS) - 2]
 
 
-def test_two_tasks_that_check_at_once_each_make_their_own_calls(graph):
+def test_two_tasks_that_check_at_once_each_make_their_own_calls(server):
     async def check_some(names, pairs):
         for pair in pairs:
             await names.check(*pair)
 
     async def check_all():
-        async with shadowtree.aio.Client(address) as names:
+        async with shadowtree.aio.Client(server.relay.address) as names:
             await asyncio.gather(check_some(names, PAIRS[:20]), check_some(names, PAIRS[20:40]))
 
-    with serve_fake(graph) as address:
-        asyncio.run(check_all())
-    assert graph.calls == ["Check"] * 40
+    asyncio.run(check_all())
+    assert server.relay.names == ["Check"] * 40
 
 
-def test_a_check_alone_is_one_call_as_ever(names, graph):
+def test_a_check_alone_is_one_call_as_ever(names, server):
     for pair in PAIRS[:3]:
         names.check(*pair)
-    assert graph.calls == ["Check"] * 3
+    assert server.relay.names == ["Check"] * 3
 
 
-def test_an_error_is_that_of_its_own_pair(names, graph):
-    graph.unreachable.add("away@x.example")
-    graph.groups.update(("away@x.example", "above@x.example"))
-    graph.arcs["above@x.example", "away@x.example"] = 1
-    wrong = [("none@x.example", MEMBERS[0]), ("above@x.example", "somebody@x.example"), ("no name", MEMBERS[0])]
+@pytest.fixture
+def names_beside_one_away(make_client):
+    """The group above has one of y.example, whose server is away."""
+    with two_servers("x.example", "y.example") as (server, away):
+        server.fill(arcs=ARCS)
+        with make_client(server.relay.address) as names:
+            names.create_group(ABOVE)
+            names.create_group(AWAY)
+            names.join(ABOVE, AWAY)
+            away.end()
+            yield names
+
+
+def test_an_error_is_that_of_its_own_pair(names_beside_one_away):
+    names = names_beside_one_away
+    wrong = [("none@x.example", MEMBERS[0]), (ABOVE, "somebody@z.example"), ("no name", MEMBERS[0])]
     alone = [at_once(names, "check", [pair])[0] for pair in wrong]
     found = at_once(names, "check", [pair for each in wrong for pair in (PAIRS[0], each, PAIRS[1])])
     assert [type(each) for each in alone] == [
@@ -97,29 +116,29 @@ def test_an_error_is_that_of_its_own_pair(names, graph):
     assert not any(each.is_member for each in found[2::3])
 
 
-def test_checks_that_are_to_reflect_different_revisions_do_not_share_a_call(graph):
+def test_checks_that_are_to_reflect_different_revisions_do_not_share_a_call(server):
     async def check_all():
-        async with shadowtree.aio.Client(address) as names:
+        async with shadowtree.aio.Client(server.relay.address) as names:
+            revisions = [None, *[(await names.create_group(f"i{number}@x.example")).revision for number in range(2)]]
             return await asyncio.gather(
-                *(names.check(*pair, at_least_revision=revision) for pair in PAIRS[:5] for revision in (None, "1", "2"))
+                *(names.check(*pair, at_least_revision=revision) for pair in PAIRS[:5] for revision in revisions)
             )
 
-    with serve_fake(graph) as address:
-        assert len(asyncio.run(check_all())) == 15
-    assert sorted(graph.pairs_together) == [4, 4, 5]
+    assert len(asyncio.run(check_all())) == 15
+    assert sorted(pairs_together(server)) == [4, 4, 5]
 
 
-def test_a_server_of_before_is_asked_one_check_at_a_time(names, graph):
-    graph.is_of_before = True
+def test_a_server_of_before_is_asked_one_check_at_a_time(names, server):
+    server.relay.set(unknown, "CheckKnown")
     for _ in range(2):
         found = at_once(names, "check", PAIRS)
         assert [each.is_member for each in found] == [number % 2 == 0 for number in range(len(MEMBERS))]
     # Those that were waiting when the server said so were told, too; later ones do not ask.
-    assert 1 <= graph.calls.count("CheckKnown") <= len(PAIRS)
-    assert graph.calls.count("Check") == 2 * len(PAIRS)
-    graph.calls.clear()
+    assert 1 <= server.relay.counts["CheckKnown"] <= len(PAIRS)
+    assert server.relay.counts["Check"] == 2 * len(PAIRS)
+    before = len(server.relay.calls)
     at_once(names, "check", PAIRS)
-    assert set(graph.calls) == {"Check"}
+    assert set(server.relay.names[before:]) == {"Check"}
 
 
 def test_a_check_ends_at_its_own_deadline(make_client):
@@ -132,24 +151,24 @@ def test_a_check_ends_at_its_own_deadline(make_client):
     assert {type(each) for each in found} == {shadowtree.DeadlineExceeded}
 
 
-async def test_a_short_deadline_ends_no_other_check(graph):
+async def test_a_short_deadline_ends_no_other_check(server):
     """Two checks are alone, the third carries the others: the fourth waits for it."""
-    with serve_fake(graph) as address:
-        async with shadowtree.aio.Client(address) as names:
-            await names.check(*PAIRS[0])
-            graph.answers_together = threading.Event()
-            checks = [
-                asyncio.ensure_future(names.check(*PAIRS[number], timeout=0.05 if number == 2 else None))
-                for number in range(6)
-            ]
-            with pytest.raises(shadowtree.DeadlineExceeded):
-                await checks[2]
-            graph.answers_together.set()
-            found = await asyncio.gather(*checks, return_exceptions=True)
+    async with shadowtree.aio.Client(server.relay.address) as names:
+        await names.check(*PAIRS[0])
+        held = Holding()
+        server.relay.set(held, "CheckKnown")
+        checks = [
+            asyncio.ensure_future(names.check(*PAIRS[number], timeout=0.05 if number == 2 else None))
+            for number in range(6)
+        ]
+        with pytest.raises(shadowtree.DeadlineExceeded):
+            await checks[2]
+        held.let_go()
+        found = await asyncio.gather(*checks, return_exceptions=True)
     assert [each.is_member for each in (*found[:2], *found[3:])] == [True, False, False, True, False]
 
 
-async def test_checks_with_deadlines_in_any_order_each_end_at_their_own(graph):
+async def test_checks_with_deadlines_in_any_order_each_end_at_their_own(server):
     ended = []
 
     async def check(names, number, seconds):
@@ -157,27 +176,26 @@ async def test_checks_with_deadlines_in_any_order_each_end_at_their_own(graph):
             await names.check(*PAIRS[number], timeout=seconds)
         ended.append(seconds)
 
-    with serve_fake(graph) as address:
-        async with shadowtree.aio.Client(address) as names:
-            await names.check(*PAIRS[0])
-            graph.answers_together = threading.Event()
-            # Two are asked alone; the others share a call, which lasts as long as the first of them may.
-            alone = asyncio.gather(*(names.check(*pair) for pair in PAIRS[:2]))
-            await asyncio.sleep(0)
-            waits = (0.7, 0.4, 0.1, 0.2)
-            await asyncio.gather(*(check(names, number, seconds) for number, seconds in enumerate(waits)))
-            graph.answers_together.set()
-            assert [each.is_member for each in await alone] == [True, False]
+    async with shadowtree.aio.Client(server.relay.address) as names:
+        await names.check(*PAIRS[0])
+        held = Holding()
+        server.relay.set(held, "CheckKnown")
+        # Two are asked alone; the others share a call, which lasts as long as the first of them may.
+        alone = asyncio.gather(*(names.check(*pair) for pair in PAIRS[:2]))
+        await asyncio.sleep(0)
+        waits = (0.7, 0.4, 0.1, 0.2)
+        await asyncio.gather(*(check(names, number, seconds) for number, seconds in enumerate(waits)))
+        held.let_go()
+        assert [each.is_member for each in await alone] == [True, False]
     assert ended == sorted(waits)
 
 
-async def test_a_cancelled_check_ends_no_other_one(graph):
-    with serve_fake(graph) as address:
-        async with shadowtree.aio.Client(address) as names:
-            checks = [asyncio.ensure_future(names.check(*pair)) for pair in PAIRS[:6]]
-            await asyncio.sleep(0)
-            checks[1].cancel()
-            found = await asyncio.gather(*checks, return_exceptions=True)
+async def test_a_cancelled_check_ends_no_other_one(server):
+    async with shadowtree.aio.Client(server.relay.address) as names:
+        checks = [asyncio.ensure_future(names.check(*pair)) for pair in PAIRS[:6]]
+        await asyncio.sleep(0)
+        checks[1].cancel()
+        found = await asyncio.gather(*checks, return_exceptions=True)
     assert isinstance(found[1], asyncio.CancelledError)
     assert [each.is_member for each in (found[0], *found[2:])] == [True, True, False, True, False]
 
@@ -200,21 +218,21 @@ async def test_checks_under_way_when_the_client_is_closed_say_so():
     assert {type(each) for each in found} == {shadowtree.ClientClosed}
 
 
-def test_many_threads_that_never_pause_all_get_their_answers(graph):
+def test_many_threads_that_never_pause_all_get_their_answers(server):
     found = {}
 
     def check_some(first):
         for pair in PAIRS[first::8] * 5:
             found[pair] = found.get(pair, 0) + names.check(*pair).is_member
 
-    with serve_fake(graph) as address, shadowtree.Client(address, timeout=30) as names:
+    with shadowtree.Client(server.relay.address, timeout=30) as names:
         threads = [threading.Thread(target=check_some, args=(first,)) for first in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     assert found == {(G, member): 5 * (number % 2 == 0) for number, member in enumerate(MEMBERS)}
-    assert set(graph.calls) == {"Check", "CheckKnown"}
+    assert set(server.relay.names) == {"Check", "CheckKnown"}
 
 
 class Held:

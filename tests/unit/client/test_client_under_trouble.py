@@ -14,7 +14,10 @@ import shadowtree
 from shadowtree.cli.support.free_ports import unused_ports
 from shadowtree.client import retry
 from tests.fakes.awaited_client import AwaitedClient
-from tests.fakes.name_service import FakeGraph, serve_fake
+from tests.fakes.call_relay import losing_answers
+from tests.server_in_thread import ServerInThread, two_servers
+
+A, AWAY, ANN, BOB = "a@x.example", "b@y.example", "ann@z", "bob@z"
 
 
 @pytest.fixture(params=[shadowtree.Client, AwaitedClient], ids=["sync", "async"])
@@ -23,14 +26,31 @@ def make_client(request):
 
 
 @pytest.fixture
-def graph():
-    return FakeGraph()
+def server():
+    """The server of x.example: ann is in the only group."""
+    with ServerInThread("x.example") as found:
+        found.fill(arcs={(A, ANN): "process"})
+        yield found
 
 
 @pytest.fixture
-def names(make_client, graph):
-    with serve_fake(graph) as address, make_client(address) as client:
+def names(make_client, server):
+    with make_client(server.relay.address) as client:
         yield client
+
+
+@pytest.fixture
+def names_beside_one_away(make_client):
+    """Ann and bob are in the group, and a group of y.example, whose server is away."""
+    with two_servers("x.example", "y.example") as (server, away):
+        with shadowtree.Client(server.address) as names:
+            for group in (A, AWAY):
+                names.create_group(group)
+            for member in (AWAY, ANN, BOB):
+                names.join(A, member)
+        away.end()
+        with make_client(server.address) as names:
+            yield names
 
 
 @pytest.fixture
@@ -48,20 +68,22 @@ def silent_server():
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_a_write_whose_answer_was_lost_is_sent_again_and_done_once(names, graph):
-    graph.drop_answers = 1
-    change = names.create_group("a@x.example")
-    assert change.revision == "fake.1"
-    assert graph.calls == ["CreateGroupRequest"] * 2
-    assert graph.revision == 1
+def test_a_write_whose_answer_was_lost_is_sent_again_and_done_once(names, server):
+    server.relay.set(losing_answers, "CreateGroup", times=1)
+    change = names.create_group("b@x.example")
+    assert server.relay.names == ["CreateGroup"] * 2
+    assert len({request.request_id for request in server.relay.requests("CreateGroup")}) == 1
+    # The repetition was no update of its own.
+    assert names.status().revision == change.revision
 
 
-def test_a_write_whose_answers_stay_lost_has_an_unknown_outcome_and_can_be_repeated(names, graph):
-    graph.drop_answers = 1_000
+def test_a_write_whose_answers_stay_lost_has_an_unknown_outcome_and_can_be_repeated(names, server):
+    server.relay.set(losing_answers, "CreateGroup")
     with pytest.raises(shadowtree.OutcomeUnknown) as caught:
-        names.create_group("a@x.example", timeout=0.3)
-    graph.drop_answers = 0
-    assert names.create_group("a@x.example", request_id=caught.value.facts["request_id"]).revision == "fake.1"
+        names.create_group("b@x.example", timeout=0.3)
+    server.relay.clear()
+    done = names.create_group("b@x.example", request_id=caught.value.facts["request_id"])
+    assert names.status().revision == done.revision
 
 
 def test_a_server_that_is_not_there_is_unavailable(make_client, closed_port):
@@ -87,13 +109,13 @@ def test_a_call_is_answered_by_a_server_that_comes_up_while_the_time_lasts(make_
 
         def start_then_pause(self, failure, now):
             if not failures:
-                cleanup.enter_context(serve_fake(FakeGraph(), address=address))
+                cleanup.enter_context(ServerInThread("x.example", listen=address))
             failures.append(failure)
             return pause_after(self, failure, now)
 
         monkeypatch.setattr(retry.Attempts, "pause_after", start_then_pause)
         with make_client(address) as names:
-            assert names.status(timeout=30).server == "fake"
+            assert names.status(timeout=30).server == "x.example"
         assert failures
 
 
@@ -119,9 +141,8 @@ def test_an_attempt_to_connect_to_a_server_that_hangs_ends_before_the_time_of_th
     assert "SETTINGS" not in str(refused.value)
 
 
-def test_the_time_of_an_iterator_is_that_of_all_its_steps(names, graph):
-    graph.groups = {"a@x.example"}
-    checks = names.check_many((("a@x.example", "b@x") for _ in itertools.count()), timeout=0.3)
+def test_the_time_of_an_iterator_is_that_of_all_its_steps(names):
+    checks = names.check_many(((A, BOB) for _ in itertools.count()), timeout=0.3)
     with pytest.raises(shadowtree.DeadlineExceeded):
         for _ in checks:
             pass
@@ -145,16 +166,13 @@ def test_values_of_a_wrong_type_are_errors_of_the_family(names):
             ask()
 
 
-def test_processes_come_one_by_one_and_end_with_an_error_where_some_are_missing(names, graph):
-    graph.groups = {"a@x.example", "b@y.example"}
-    graph.arcs = {("a@x.example", "b@y.example"): 1, ("a@x.example", "ann@z"): 2, ("a@x.example", "bob@z"): 2}
-    assert list(names.processes("a@x.example")) == ["ann@z", "bob@z"]
-    graph.unreachable = {"b@y.example"}
-    told = names.processes("a@x.example")
-    assert [next(told), next(told)] == ["ann@z", "bob@z"]
+def test_processes_come_one_by_one_and_end_with_an_error_where_some_are_missing(names, names_beside_one_away):
+    assert list(names.processes(A)) == [ANN]
+    told = names_beside_one_away.processes(A)
+    assert [next(told), next(told)] == [ANN, BOB]
     with pytest.raises(shadowtree.Unavailable) as caught:
         next(told)
-    assert caught.value.unreachable == ("b@y.example",)
+    assert caught.value.unreachable == (AWAY,)
 
 
 def verbs(names):
@@ -166,34 +184,32 @@ def verbs(names):
         lambda: list(names.check_many([("a@x.example", "b@x")])),
         lambda: list(names.export()),
         lambda: list(names.processes("a@x.example")),
-        lambda: names.create_group("a@x.example"),
+        lambda: names.create_group("new@x.example"),
         lambda: names.import_arcs([]),
     ]
 
 
-def test_after_close_every_call_says_so(graph):
-    with serve_fake(graph) as address:
-        names = shadowtree.Client(address)
-        names.create_group("a@x.example")
-        names.close()
-        names.close()
-        for ask in verbs(names):
-            with pytest.raises(shadowtree.ClientClosed):
-                ask()
+def test_after_close_every_call_says_so(server):
+    names = shadowtree.Client(server.address)
+    names.status()
+    names.close()
+    names.close()
+    for ask in verbs(names):
+        with pytest.raises(shadowtree.ClientClosed):
+            ask()
 
 
-async def test_after_close_every_awaited_call_says_so(graph):
-    with serve_fake(graph) as address:
-        names = shadowtree.aio.Client(address)
-        await names.create_group("a@x.example")
-        await names.close()
-        await names.close()
-        for ask in verbs(names)[:3]:
-            with pytest.raises(shadowtree.ClientClosed):
-                await ask()
-        for stream in (names.check_many([("a@x.example", "b@x")]), names.export(), names.processes("a@x.example")):
-            with pytest.raises(shadowtree.ClientClosed):
-                await anext(stream)
+async def test_after_close_every_awaited_call_says_so(server):
+    names = shadowtree.aio.Client(server.address)
+    await names.status()
+    await names.close()
+    await names.close()
+    for ask in verbs(names)[:3]:
+        with pytest.raises(shadowtree.ClientClosed):
+            await ask()
+    for stream in (names.check_many([(A, BOB)]), names.export(), names.processes(A)):
+        with pytest.raises(shadowtree.ClientClosed):
+            await anext(stream)
 
 
 def accepted(listener):
@@ -246,9 +262,9 @@ def test_making_a_client_opens_nothing(make_client, monkeypatch):
     shadowtree.aio.Client("127.0.0.1:1")
 
 
-def test_an_awaited_client_serves_one_event_loop_after_the_other_and_several_at_once(graph):
+def test_an_awaited_client_serves_one_event_loop_after_the_other_and_several_at_once(server):
     async def ask():
-        first, second = await asyncio.gather(names.status(), names.resolve("a@x.example"))
+        first, second = await asyncio.gather(names.status(), names.resolve(A))
         return first.server, second.processes
 
     async def ask_and_close():
@@ -256,52 +272,45 @@ def test_an_awaited_client_serves_one_event_loop_after_the_other_and_several_at_
         await names.close()
         return answer
 
-    graph.groups, graph.arcs = {"a@x.example"}, {("a@x.example", "ann@z"): 2}
-    with serve_fake(graph) as address, ThreadPoolExecutor(4) as workers:
-        names = shadowtree.aio.Client(address)
+    with ThreadPoolExecutor(4) as workers:
+        names = shadowtree.aio.Client(server.address)
         answers = [asyncio.run(ask()) for _ in range(3)]
         answers += workers.map(lambda _: asyncio.run(ask()), range(8))
         answers.append(asyncio.run(ask_and_close()))
-    assert answers == [("fake", ("ann@z",))] * 12
+    assert answers == [("x.example", (ANN,))] * 12
 
 
-async def test_pairs_to_check_may_be_awaited_too(graph):
+async def test_pairs_to_check_may_be_awaited_too(server):
     async def pairs():
         for number in range(7_000):
-            yield "a@x.example", "ann@z" if number % 2 else "bob@z"
+            yield A, ANN if number % 2 else BOB
 
-    graph.groups, graph.arcs = {"a@x.example"}, {("a@x.example", "ann@z"): 2}
-    with serve_fake(graph) as address:
-        async with shadowtree.aio.Client(address) as names:
-            answers = [check.is_member async for check in names.check_many(pairs())]
+    async with shadowtree.aio.Client(server.address) as names:
+        answers = [check.is_member async for check in names.check_many(pairs())]
     assert answers == [bool(number % 2) for number in range(7_000)]
 
 
-def test_the_next_address_is_asked_where_one_cannot_be_reached(make_client, closed_port, graph):
-    graph.groups = {"a@x.example"}
-    with serve_fake(graph) as address:
-        for number in range(len(verbs(shadowtree.Client()))):
-            with make_client(f"{closed_port}, {address}") as names:
-                graph.groups.discard("a@x.example" if number == 6 else "")
-                verbs(names)[number]()
-        with make_client([closed_port, address]) as names:
-            names.status()
+def test_the_next_address_is_asked_where_one_cannot_be_reached(make_client, closed_port, server):
+    for number in range(len(verbs(shadowtree.Client()))):
+        with make_client(f"{closed_port}, {server.address}") as names:
+            verbs(names)[number]()
+    with make_client([closed_port, server.address]) as names:
+        assert names.status().server == "x.example"
 
 
-def test_a_client_goes_on_with_another_server_when_its_own_is_gone(make_client, graph):
+def test_a_client_goes_on_with_another_server_when_its_own_is_gone(make_client, server):
     """Also in the midst of many checks: those without an answer are asked again, and answered once each, in order."""
-    graph.groups, graph.arcs = {"a@x.example"}, {("a@x.example", "ann@z"): 2}
-    pairs = [("a@x.example", "ann@z" if number % 2 else "bob@z") for number in range(50_000)]
+    pairs = [(A, ANN if number % 2 else BOB) for number in range(50_000)]
     with (
-        ExitStack() as first,
-        serve_fake(graph) as other,
-        make_client([first.enter_context(serve_fake(graph)), other]) as names,
+        ServerInThread("x.example", name="other.example") as other,
+        make_client([server.address, other.address]) as names,
     ):
+        other.fill(arcs=server.arcs)
         checks = names.check_many(iter(pairs))
         answers = [next(checks)]
-        first.close()
+        server.close()
         answers += checks
-        assert names.status().server == "fake"
+        assert names.status().server == "other.example"
     assert [(check.group, check.member) for check in answers] == pairs
     assert [check.is_member for check in answers] == [bool(number % 2) for number in range(50_000)]
 
@@ -326,29 +335,24 @@ def test_a_write_past_its_deadline_may_be_done_and_says_so(make_client, silent_s
     assert caught.value.facts["request_id"] == "mine"
 
 
-def test_an_answer_names_what_was_out_of_reach(names, graph):
-    graph.groups = {"a@x.example", "b@y.example"}
-    graph.arcs = {("a@x.example", "b@y.example"): 1, ("a@x.example", "ann@z"): 2}
-    graph.unreachable = {"b@y.example"}
-    found = names.resolve("a@x.example")
-    assert (found.processes, found.unreachable, found.is_complete) == (("ann@z",), ("b@y.example",), False)
-    assert names.memberships("ann@z").unreachable == ("b@y.example",)
+def test_an_answer_names_what_was_out_of_reach(names_beside_one_away):
+    found = names_beside_one_away.resolve(A)
+    assert (found.processes, found.unreachable, found.is_complete) == ((ANN, BOB), (AWAY,), False)
+    assert names_beside_one_away.memberships(ANN).unreachable == ("y.example",)
 
 
-def test_a_no_that_could_be_a_yes_is_unavailable_and_names_why(names, graph):
-    graph.groups = {"a@x.example", "b@y.example"}
-    graph.arcs = {("a@x.example", "b@y.example"): 1, ("a@x.example", "ann@z"): 2}
-    graph.unreachable = {"b@y.example"}
-    assert names.check("a@x.example", "ann@z")
+def test_a_no_that_could_be_a_yes_is_unavailable_and_names_why(names_beside_one_away):
+    names = names_beside_one_away
+    assert names.check(A, ANN)
     with pytest.raises(shadowtree.Unavailable) as caught:
-        names.check("a@x.example", "bob@z")
-    assert caught.value.unreachable == ("b@y.example",)
+        names.check(A, "eve@z")
+    assert caught.value.unreachable == ("y.example",)
 
-    ann, bob = names.check_many([("a@x.example", "ann@z"), ("a@x.example", "bob@z")])
+    ann, eve = names.check_many([(A, ANN), (A, "eve@z")])
     assert (ann.is_member, ann.unreachable) == (True, ())
-    assert (bob.is_member, bob.unreachable) == (None, ("b@y.example",))
+    assert (eve.is_member, eve.unreachable) == (None, ("y.example",))
     with pytest.raises(shadowtree.Unavailable):
-        bool(bob)
+        bool(eve)
 
 
 @pytest.mark.parametrize(
@@ -360,17 +364,11 @@ def test_an_address_that_is_none_is_refused(make_client, address):
         make_client(address)
 
 
-def test_a_stream_that_ends_before_all_checks_are_answered_is_a_fault(make_client):
-    def no_answers(requests, context):
-        yield from ()
+def test_a_stream_that_ends_before_all_checks_are_answered_is_a_fault(names, server):
+    async def ending(_call):
+        """End the stream without an answer."""
 
-    handlers = grpc.method_handlers_generic_handler(
-        "shadowtree.v1.NameService", {"CheckBulk": grpc.stream_stream_rpc_method_handler(no_answers)}
-    )
-    with (
-        serve_fake(FakeGraph(), instead=handlers) as address,
-        make_client(address) as names,
-        # gRPC may find a fault of its own where the stream ends while requests are still being written.
-        pytest.raises(shadowtree.ServerFault, match=r"before all checks were answered|Internal error"),
-    ):
+    server.relay.set(ending, "CheckBulk")
+    # gRPC may find a fault of its own where the stream ends while requests are still being written.
+    with pytest.raises(shadowtree.ServerFault, match=r"before all checks were answered|Internal error"):
         list(names.check_many([("a@x", "b@x")]))

@@ -3,12 +3,15 @@
 import pytest
 
 import shadowtree
+from nameserver.calls import adapters
 from shadowtree.client import calls
 from shadowtree.client.large_answers import QUESTIONS_REMEMBERED, LargeAnswers
 from tests.fakes.awaited_client import AwaitedClient
-from tests.fakes.name_service import FakeGraph, serve_fake
+from tests.fakes.call_relay import unknown
+from tests.server_in_thread import ServerInThread
 
-G, M = "g@x.example", "m@x.example"
+G, H, M = "g@x.example", "h@x.example", "m@x.example"
+AT_ONCE = ("ResolveAtOnce", "ListMembershipsAtOnce")
 OTHERS = [f"m{number}@x.example" for number in range(5)]
 
 
@@ -18,55 +21,60 @@ def make_client(request):
 
 
 @pytest.fixture
-def graph():
-    return FakeGraph(groups={G, "h@x.example"}, arcs={(G, member): 1 for member in (M, *OTHERS)})
+def server():
+    with ServerInThread("x.example") as found:
+        found.fill(H, arcs={(G, member): "process" for member in (M, *OTHERS)})
+        yield found
 
 
 @pytest.fixture
-def names(make_client, graph):
-    with serve_fake(graph) as address, make_client(address) as client:
+def names(make_client, server):
+    with make_client(server.relay.address) as client:
         yield client
 
 
 def ask(names):
-    return names.resolve(G, True), names.memberships(M), names.resolve([G, "h@x.example"])
+    return names.resolve(G, True), names.memberships(M), names.resolve([G, H])
 
 
-def test_a_small_answer_is_that_of_the_stream(names, graph):
+def test_a_small_answer_is_that_of_the_stream(names, server, monkeypatch):
     at_once = ask(names)
-    assert graph.calls == ["ResolveAtOnce", "ListMembershipsAtOnce", "ResolveAtOnce"]
-    graph.at_once_limit = 0
+    assert server.relay.names == ["ResolveAtOnce", "ListMembershipsAtOnce", "ResolveAtOnce"]
+    monkeypatch.setattr(adapters, "GATHERED_BYTES_LIMIT", 0)
     assert ask(names) == at_once
+    assert server.relay.counts["Resolve"] == 2
     assert at_once[0].processes == tuple(sorted((M, *OTHERS)))
     assert at_once[1].groups == (G,)
 
 
-def test_a_question_with_a_large_answer_is_not_asked_twice_again(names, graph):
-    graph.at_once_limit = 3
+def test_a_question_with_a_large_answer_is_not_asked_twice_again(names, server, monkeypatch):
+    monkeypatch.setattr(adapters, "GATHERED_BYTES_LIMIT", len(M) * 3)
     first = names.resolve(G)
     assert (names.resolve(G), names.resolve(G)) == (first, first)
-    assert graph.calls == ["ResolveAtOnce"]
-    names.resolve("h@x.example")
-    assert graph.calls == ["ResolveAtOnce"] * 2
+    assert server.relay.names == ["ResolveAtOnce", *["Resolve"] * 3]
+    names.resolve(H)
+    assert server.relay.counts["ResolveAtOnce"] == 2
 
 
-def test_a_server_of_before_is_asked_for_a_stream(names, graph):
-    graph.is_of_before = True
+def test_a_server_of_before_is_asked_for_a_stream(names, server):
+    server.relay.set(unknown, *AT_ONCE)
     first = ask(names)
     assert ask(names) == first
-    assert graph.calls == ["ResolveAtOnce", "ListMembershipsAtOnce"]
-    graph.is_of_before = False
+    assert [name for name in server.relay.names if name in AT_ONCE] == ["ResolveAtOnce", "ListMembershipsAtOnce"]
+    server.relay.clear()
     assert ask(names) == first
 
 
-def test_an_error_is_that_of_the_stream(names, graph):
+def test_an_error_is_that_of_the_stream(names, server):
     found = []
     for is_of_before in (False, True):
-        graph.is_of_before = is_of_before
+        if is_of_before:
+            server.relay.set(unknown, *AT_ONCE)
         with pytest.raises(shadowtree.GroupNotFound) as raised:
             names.resolve("none@x.example")
         found.append((raised.value.message, raised.value.facts))
     assert found[0] == found[1]
+    assert server.relay.names == ["ResolveAtOnce", "ResolveAtOnce", "Resolve"]
 
 
 def test_few_questions_are_remembered():

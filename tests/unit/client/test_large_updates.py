@@ -6,7 +6,8 @@ import shadowtree
 from shadowtree.client import calls, large_updates
 from shadowtree.client.large_updates import chunks_of
 from tests.fakes.awaited_client import AwaitedClient
-from tests.fakes.name_service import FakeGraph, serve_fake
+from tests.fakes.call_relay import losing_answers, unknown
+from tests.server_in_thread import ServerInThread
 
 G = "g@x.example"
 LONG = "m" * 240
@@ -16,7 +17,7 @@ SMALL_COUNT, LARGE_COUNT = 30, 90
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    """Make chunks small, since the fake takes its time over many operations."""
+    """Make chunks small: few operations fill several."""
     monkeypatch.setattr(large_updates, "CHUNK_BYTES", CHUNK_BYTES)
 
 
@@ -49,37 +50,52 @@ def test_an_operation_of_any_size_has_a_chunk_of_its_own():
     assert sizes == [1, 1]
 
 
+@pytest.fixture
+def server():
+    with ServerInThread("x.example") as found:
+        found.fill(G)
+        yield found
+
+
 @pytest.fixture(params=[shadowtree.Client, AwaitedClient], ids=["sync", "async"])
-def names(request):
-    graph = FakeGraph(groups={G})
-    with serve_fake(graph) as address, request.param(address) as client:
-        client.graph = graph
+def names(request, server):
+    with request.param(server.relay.address) as client:
         yield client
 
 
-def test_a_small_update_goes_in_one_message_and_a_large_one_in_chunks(names):
+def members(count):
+    return {(G, join.member): "process" for join in joins(count)}
+
+
+def test_a_small_update_goes_in_one_message_and_a_large_one_in_chunks(names, server):
     names.apply(joins(SMALL_COUNT))
-    assert names.graph.calls == ["ApplyUpdatesRequest"]
+    assert server.relay.names == ["ApplyUpdates"]
     done = names.apply([shadowtree.Leave(G, join.member) for join in joins(SMALL_COUNT)] + joins(LARGE_COUNT))
-    assert names.graph.calls == ["ApplyUpdatesRequest", "ApplyInChunks", "ApplyUpdatesRequest"]
-    assert max(names.graph.chunk_bytes) <= CHUNK_BYTES + 100
+    assert server.relay.names == ["ApplyUpdates", "ApplyInChunks"]
+    chunks = server.relay.requests("ApplyInChunks")
+    assert len(chunks) > 1
+    assert max(chunk.ByteSize() for chunk in chunks) <= CHUNK_BYTES + 100
     assert done.revision
-    assert len(names.graph.arcs) == LARGE_COUNT
+    assert server.arcs == members(LARGE_COUNT)
 
 
-def test_a_large_update_is_repeated_with_its_request_id_until_it_is_answered(names):
-    names.graph.drop_answers = 1
+def test_a_large_update_is_repeated_with_its_request_id_until_it_is_answered(names, server):
+    server.relay.set(losing_answers, "ApplyInChunks", times=1)
     done = names.apply(joins(LARGE_COUNT))
-    assert names.graph.calls.count("ApplyInChunks") == 2
-    assert (len(names.graph.arcs), names.graph.revision) == (LARGE_COUNT, 1)
-    assert done.revision
+    assert server.relay.names == ["ApplyInChunks"] * 2
+    first, second = ([call.requests[0].request_id, len(call.requests)] for call in server.relay.calls)
+    assert first == second
+    assert server.arcs == members(LARGE_COUNT)
+    # The repetition was no update of its own.
+    assert names.resolve(G).revision == done.revision
 
 
-def test_a_server_of_the_version_before_is_sent_one_message_until_it_is_upgraded(names):
-    names.graph.is_of_before = True
+def test_a_server_of_the_version_before_is_sent_one_message_until_it_is_upgraded(names, server):
+    server.relay.set(unknown, "ApplyInChunks")
     names.apply(joins(LARGE_COUNT))
-    assert names.graph.calls == ["ApplyInChunks", "ApplyUpdatesRequest"]
-    names.graph.is_of_before = False
+    assert server.relay.names == ["ApplyInChunks", "ApplyUpdates"]
+    assert server.arcs == members(LARGE_COUNT)
+    server.relay.clear()
     names.apply([shadowtree.Leave(G, join.member) for join in joins(LARGE_COUNT)])
-    assert names.graph.chunk_bytes
-    assert not names.graph.arcs
+    assert server.relay.names == ["ApplyInChunks"]
+    assert server.arcs == {}
