@@ -13,6 +13,7 @@ import gc
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
@@ -64,21 +65,32 @@ class FillableStore(MemoryStore):
 
 
 class ServerInThread:
-    """One name server, which serves from its creation until it is closed.
+    """One name server, which serves from its creation until it is closed."""
 
-    `address`: HOST:PORT of the server. `relay`: the way to it for clients whose calls a test watches or breaks.
-    """
-
-    def __init__(
-        self, *subnets: str, listen: str = "127.0.0.1:0", database: MemoryDatabase | None = None, **settings: Any
-    ) -> None:
-        """`database`: what an earlier server has left. `settings`: see `nameserver/config/settings.py`."""
+    def __init__(self, *subnets: str, listen: str = "127.0.0.1:0", **settings: Any) -> None:
+        """`settings`: see `nameserver/config/settings.py`."""
         values = {"database": UNREAD_URL, "subnets": subnets, "listen": listen, "restart_grace_seconds": "0"}
         self._settings = load_settings(None, values | settings, {})
-        self.database = MemoryDatabase() if database is None else database
+        self.database = MemoryDatabase()
         self.store: FillableStore
-        self.address = ""
-        self.relay: CallRelay
+        self._relay: CallRelay | None = None
+        self.start()
+
+    @property
+    def relay(self) -> CallRelay:
+        """The way to the server for clients whose calls a test watches or breaks."""
+        if self._relay is None:
+            self._relay = CallRelay(self.address)
+            _loop().run(self._relay.start())
+        return self._relay
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the server, the same after another start."""
+        return self._settings.listen
+
+    def start(self) -> None:
+        """Start, or start again after an end, with what the database has."""
         _loop().run(self._start())
         # The server keeps what it has restored apart from garbage for ever. Tests end many servers.
         gc.unfreeze()
@@ -111,9 +123,15 @@ class ServerInThread:
         """End as planned, with a goodbye to peers."""
         _loop().run(self._end())
 
-    def close(self) -> None:
+    def kill(self) -> None:
         """End without a word, as far as a server in this process can."""
-        _loop().run(self._close())
+        _loop().run(self._kill())
+
+    def close(self) -> None:
+        """End without a word, and end the relay."""
+        self.kill()
+        if self._relay is not None:
+            _loop().run(self._relay.close())
 
     def __enter__(self) -> ServerInThread:
         return self
@@ -138,9 +156,7 @@ class ServerInThread:
         await asyncio.wait((self._task, serving), return_when=asyncio.FIRST_COMPLETED)
         if self._task.done():
             await self._task
-        self.address = serving.result().rpartition(" ")[2]
-        self.relay = CallRelay(self.address)
-        await self.relay.start()
+        self._settings = replace(self._settings, listen=serving.result().rpartition(" ")[2])
 
     def _open_store(self, settings: Any) -> FillableStore:
         self.store = FillableStore(self.database, server=settings.name or settings.subnets[0])
@@ -149,12 +165,10 @@ class ServerInThread:
     async def _end(self) -> None:
         self._planned_end.begin("a test")
         assert await self._task == 0
-        await self._close()
 
-    async def _close(self) -> None:
+    async def _kill(self) -> None:
         self._task.cancel()
         await asyncio.wait((self._task,))
-        await self.relay.close()
 
 
 @contextmanager

@@ -37,9 +37,11 @@ class RelayedCall:
         self.name = method.name
         self.requests: list[Any] = []
         """Requests that have come so far."""
-        self.answers_sent = 0
+        self.written: list[Any] = []
+        """Answers that the client was sent."""
         self._method, self._context, self._channel = method, context, channel
-        self._remaining = requests
+        self._all_requests = requests
+        self._begun: AsyncIterator[bytes] | None = None
         self._request_type = GetMessageClass(method.input_type)
         self._answer_type = GetMessageClass(method.output_type)
 
@@ -56,14 +58,25 @@ class RelayedCall:
             call.cancel()
 
     async def _passed_requests(self) -> AsyncIterator[bytes]:
-        async for request in self._remaining:
+        async for request in self._remaining():
             self.requests.append(self._request_type.FromString(request))
             yield request
 
-    async def write(self, answer: Message) -> None:
+    def _remaining(self) -> AsyncIterator[bytes]:
+        # An iterator that is never read would be reported as a fault of its own.
+        if self._begun is None:
+            self._begun = aiter(self._all_requests)
+        return self._begun
+
+    async def write(self, answer: Any) -> None:
         """Send an answer to the client."""
-        self.answers_sent += 1
+        self.written.append(answer)
         await self._context.write(answer.SerializeToString())
+
+    async def read_request(self) -> Any:
+        """Return the next request, which is not passed on."""
+        self.requests.append(self._request_type.FromString(await anext(self._remaining())))
+        return self.requests[-1]
 
     async def abort(self, code: grpc.StatusCode, details: str) -> None:
         """End the call with an error."""
@@ -86,12 +99,13 @@ class CallRelay(grpc.GenericRpcHandler):
         self.calls: list[RelayedCall] = []
         self.address = ""
         self._target = target
-        self._faults: dict[str, tuple[Fault, float]] = {}
+        self._faults: dict[str, list[tuple[Fault, float]]] = {}
 
     def set(self, fault: Fault, *methods: str, times: float = float("inf")) -> None:
-        """Give the next calls of these methods a fault."""
+        """Give the next `times` calls of each of these methods a fault. Calls after these have the fault set next."""
         assert set(methods) <= {method.name for method in METHODS.values()}
-        self._faults |= dict.fromkeys(methods, (fault, times))
+        for method in methods:
+            self._faults.setdefault(method, []).append((fault, times))
 
     def clear(self) -> None:
         """Let all calls pass from now on, and forget those that came."""
@@ -144,9 +158,11 @@ class CallRelay(grpc.GenericRpcHandler):
         return None if method is None else grpc.stream_stream_rpc_method_handler(handle)
 
     def _next_fault(self, method: str) -> Fault:
-        fault, times = self._faults.pop(method, (passing, 0))
-        if times > 1:
-            self._faults[method] = fault, times - 1
+        coming = self._faults.get(method)
+        if not coming:
+            return passing
+        fault, times = coming[0]
+        coming[:1] = [(fault, times - 1)] if times > 1 else []
         return fault
 
 
@@ -163,24 +179,40 @@ async def losing_answers(call: RelayedCall) -> None:
     await call.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
 
 
+def breaking(is_time: Callable[[list[Any]], bool]) -> Fault:
+    """Break the call once the answers of the server so far meet a condition. The last answer is lost."""
+
+    async def fault(call: RelayedCall) -> None:
+        answers: list[Any] = []
+        async for answer in call.answers():
+            answers.append(answer)
+            if is_time(answers):
+                await call.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+            await call.write(answer)
+
+    return fault
+
+
 async def unknown(call: RelayedCall) -> None:
     """Answer as a server of a version without the method."""
     await call.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
 
 def refusing(refusal: Refusal) -> Fault:
-    """Refuse the call."""
+    """Refuse the call. The server is asked nothing."""
 
     async def fault(call: RelayedCall) -> None:
+        await call.read_request()
         await call.refuse(refusal)
 
     return fault
 
 
 def answering(answer: Message) -> Fault:
-    """Answer with a given message, whatever the server would say."""
+    """Answer with a given message, whatever the server would say. It is asked nothing."""
 
     async def fault(call: RelayedCall) -> None:
+        await call.read_request()
         await call.write(answer)
 
     return fault
