@@ -125,7 +125,7 @@ class Subscriptions:
         if cursor is None:
             self._require_room(process, name, event.caller)
             oldest = Position.before(max(mailboxes.opened_at(process), self._log.cut + 1))
-            mailboxes.begin(process, name, oldest if start is Start.START else self._log.end(), caller=event.caller)
+            mailboxes.begin(process, name, self._log.end() if start is Start.NOW else oldest, caller=event.caller)
         position = mailboxes.subscriptions(process)[name]
         if isinstance(start, Position):
             position = max(position, start)

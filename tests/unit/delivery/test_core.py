@@ -351,6 +351,13 @@ def test_an_endpoint_goes_on_behind_what_it_acknowledged_and_takes_over_the_one_
     assert loop.listen(BOB, "desk").cursor == Position(1, 0)
 
 
+def test_a_new_subscription_begins_at_the_position_that_it_is_told(loop):
+    loop.listen(BOB, "desk")
+    for _ in range(3):
+        loop.send("g@a.x")
+    assert loop.listen(BOB, "phone", start=Position(1, 0)).cursor == Position(1, 0)
+
+
 def test_one_step_takes_what_several_endpoints_acknowledge(loop):
     begun = [loop.listen(BOB, name) for name in ("desk", "phone")]
     loop.send("g@a.x")
