@@ -1,4 +1,4 @@
-"""The contract of both clients, against a real name server and the fake of the unit tests."""
+"""The contract of both clients, against a name server in a process of its own."""
 
 import itertools
 
@@ -6,18 +6,13 @@ import pytest
 
 import shadowtree
 from tests.fakes.awaited_client import AwaitedClient
-from tests.fakes.name_service import FakeGraph, serve_fake
 from tests.integration.nameserver.server_process import ServerProcess
 
 SUBNETS = ("x.example", "y.example")
 
 
-@pytest.fixture(scope="module", params=["fake", "real"])
-def address(request, tmp_path_factory):
-    if request.param == "fake":
-        with serve_fake(FakeGraph(subnets=SUBNETS)) as found:
-            yield found
-        return
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
     server = ServerProcess(tmp_path_factory.mktemp("server") / "names.db", subnets=SUBNETS)
     try:
         yield server.address

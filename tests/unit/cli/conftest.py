@@ -1,4 +1,4 @@
-"""The command line, run in this process against the fake name service."""
+"""The command line and a name server for it, both in this process."""
 
 import io
 import json
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from shadowtree import Client
 from shadowtree.cli.main import status_of
-from tests.fakes.name_service import FakeGraph, serve_fake
+from tests.server_in_thread import ServerInThread, two_servers
 
 
 @dataclass
@@ -29,19 +30,22 @@ class Outcome:
 
 
 @pytest.fixture
-def graph():
-    return FakeGraph()
-
-
-@pytest.fixture
-def address(graph, monkeypatch):
-    with serve_fake(graph) as found:
-        monkeypatch.setenv("SHADOWTREE_SERVER", found)
+def server(monkeypatch):
+    """The server that commands ask, without any group."""
+    with ServerInThread("x.example", "y.example") as found:
+        monkeypatch.setenv("SHADOWTREE_SERVER", found.address)
         yield found
 
 
 @pytest.fixture
-def shadowtree(address, capsysbinary, monkeypatch):
+def relay(server, monkeypatch):
+    """The way of commands to the server, for tests that watch or break calls."""
+    monkeypatch.setenv("SHADOWTREE_SERVER", server.relay.address)
+    return server.relay
+
+
+@pytest.fixture
+def shadowtree(server, capsysbinary, monkeypatch):
     """Run one command."""
 
     def run(*arguments, stdin=b""):
@@ -54,11 +58,21 @@ def shadowtree(address, capsysbinary, monkeypatch):
 
 
 @pytest.fixture
-def loop(graph):
+def loop(server):
     """Create the loop a -> b -> a, with ann in b."""
-    graph.groups = {"a@x.example", "b@x.example"}
-    graph.arcs = {
-        ("a@x.example", "b@x.example"): 1,
-        ("b@x.example", "a@x.example"): 1,
-        ("b@x.example", "ann@z"): 2,
-    }
+    a, b = "a@x.example", "b@x.example"
+    server.fill(arcs={(a, b): "group", (b, a): "group", (b, "ann@z"): "process"})
+
+
+@pytest.fixture
+def beside_one_away(monkeypatch):
+    """A server whose peer, that of y.example, is away. Ann is in a of x.example, and in b of y.example below it."""
+    with two_servers("x.example", "y.example") as (server, other):
+        with Client(server.address) as names:
+            for group in ("a@x.example", "b@y.example"):
+                names.create_group(group)
+            for group, member in (("a@x.example", "b@y.example"), ("a@x.example", "ann@z"), ("b@y.example", "ann@z")):
+                names.join(group, member)
+        other.end()
+        monkeypatch.setenv("SHADOWTREE_SERVER", server.address)
+        yield server

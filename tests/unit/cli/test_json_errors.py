@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
-A, B, ANN = "a@x.example", "b@x.example", "ann@z"
+from tests.fakes.call_relay import losing_answers
+
+A, ANN = "a@x.example", "ann@z"
 
 
 def error_of(found):
@@ -44,9 +46,9 @@ def error_of(found):
     ids=str,
 )
 def test_an_error_is_one_object_with_the_reason_of_python_and_grpc_and_the_status_of_text(
-    shadowtree, graph, arguments, reason, facts
+    shadowtree, server, arguments, reason, facts
 ):
-    graph.groups, graph.arcs = {A}, {(A, ANN): 2}
+    server.fill(arcs={(A, ANN): "process"})
     as_text = shadowtree(*arguments)
     found = shadowtree("--format", "json", *arguments)
     assert (found.status, found.out) == (as_text.status, "")
@@ -78,22 +80,25 @@ def test_a_format_behind_two_dashes_is_no_option(shadowtree):
     assert shadowtree("join", A, "--nonsense", "--", "--format", "json").err.startswith("shadowtree: No such option")
 
 
-def test_an_incomplete_answer_is_printed_and_an_error_says_what_is_missing(shadowtree, graph, loop):
-    graph.unreachable = {B}
-    for command in (("resolve", A), ("check", A, "bob@z"), ("memberships", ANN)):
+def test_an_incomplete_answer_is_printed_and_an_error_says_what_is_missing(shadowtree, beside_one_away):
+    for command, missing in (
+        (("resolve", A), "b@y.example"),
+        (("check", A, "bob@z"), "y.example"),
+        (("memberships", ANN), "y.example"),
+    ):
         found = shadowtree(*command, "--format", "json")
-        assert (found.status, found.json["unreachable"]) == (3, [B])
-        assert (error_of(found)["reason"], error_of(found)["facts"]["unreachable"]) == ("UNAVAILABLE", B)
+        assert (found.status, found.json["unreachable"]) == (3, [missing])
+        assert (error_of(found)["reason"], error_of(found)["facts"]["unreachable"]) == ("UNAVAILABLE", missing)
 
 
-def test_a_write_of_unknown_outcome_tells_its_request_id_as_a_fact(shadowtree, graph):
-    graph.drop_answers = 1_000
+def test_a_write_of_unknown_outcome_tells_its_request_id_as_a_fact(shadowtree, relay):
+    relay.set(losing_answers, "CreateGroup")
     found = shadowtree("group", "create", A, "--request-id", "mine", "--timeout", "0.5", "--format", "json")
     error = error_of(found)
     assert (found.status, error["reason"], error["facts"]["request_id"]) == (3, "OUTCOME_UNKNOWN", "mine")
 
 
-def test_a_warning_is_an_object_too_and_no_error(shadowtree, graph, tmp_path):
+def test_a_warning_is_an_object_too_and_no_error(shadowtree, tmp_path):
     file = tmp_path / "graph.tsv"
     file.write_text(f"{A}\t{ANN}\tmember\nno good\n")
     found = shadowtree("import", file, "--skip-bad", "--format", "json")

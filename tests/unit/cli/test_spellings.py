@@ -8,17 +8,16 @@ A, ANN = "staff@x.example", "ann@z"
 OTHER_A, OTHER_ANN = "Staff@x.example", "Ann@z"
 
 
-@pytest.fixture
-def graph(graph):
-    graph.groups, graph.arcs = {A}, {(A, ANN): 2}
-    return graph
+@pytest.fixture(autouse=True)
+def ann_among_the_staff(server):
+    server.fill(arcs={(A, ANN): "process"})
 
 
 def warned(name, other):
     return f"shadowtree: {name} differs in letter case alone from {other}, which is another name\n"
 
 
-def test_each_command_that_writes_names_warns_and_names_the_other(shadowtree, graph, tmp_path):
+def test_each_command_that_writes_names_warns_and_names_the_other(shadowtree, tmp_path):
     found = shadowtree("group", "create", OTHER_A)
     assert (found.status, found.err) == (0, warned(OTHER_A, A))
     found = shadowtree("join", OTHER_A, OTHER_ANN)
@@ -33,10 +32,10 @@ def test_each_command_that_writes_names_warns_and_names_the_other(shadowtree, gr
     assert warned("Lab@x.example", "lab@x.example") in found.err
 
 
-def test_strict_refuses_before_anything_is_written(shadowtree, graph, tmp_path):
+def test_strict_refuses_before_anything_is_written(shadowtree, server, tmp_path):
     file = tmp_path / "lists.csv"
     file.write_text("list,address\nall@x.example,Lab@x.example\nlab@x.example,bob@z\n")
-    before = (set(graph.groups), dict(graph.arcs))
+    before = (server.groups, server.arcs)
     for command in (
         ("group", "create", OTHER_A),
         ("join", A, OTHER_ANN),
@@ -48,16 +47,16 @@ def test_strict_refuses_before_anything_is_written(shadowtree, graph, tmp_path):
         error = json.loads(found.err)["error"]
         assert (error["reason"], error["message"].endswith("--strict refuses that")) == ("INVALID_REQUEST", True)
         assert error["facts"]["spellings"]
-    assert (graph.groups, graph.arcs) == before
+    assert (server.groups, server.arcs) == before
     assert shadowtree("join", A, "bob@z", "--strict").status == 0
 
 
-def test_names_without_other_spellings_are_not_spoken_of(shadowtree, graph):
+def test_names_without_other_spellings_are_not_spoken_of(shadowtree):
     found = shadowtree("join", A, "bob@z")
     assert (found.status, found.err) == (0, "")
 
 
-def test_of_many_spellings_the_first_ones_are_named_and_the_others_counted(shadowtree, graph, tmp_path):
+def test_of_many_spellings_the_first_ones_are_named_and_the_others_counted(shadowtree, tmp_path):
     file = tmp_path / "many.tsv"
     file.write_text("".join(f"{A}\t{letter}{n}@z\tmember\n" for n in range(30) for letter in "xX"))
     found = shadowtree("import", file)

@@ -17,6 +17,7 @@ from shadowtree.cli.main import COMMANDS, shadowtree_command, status_of
 from shadowtree.cli.render.plurals import counted, counted_for_people
 from shadowtree.cli.support.hints import what_helps
 from spark_graph_jobs.finding import counted as counted_in_audits
+from tests.server_in_thread import ServerInThread
 
 A, ANN = "a@x.example", "ann@z"
 
@@ -64,18 +65,18 @@ def test_options_may_stand_before_and_after_the_name_and_the_last_wins(shadowtre
     assert shadowtree(*arguments).json == {"groups": []}
 
 
-def test_the_server_is_an_option_or_of_the_environment(shadowtree, address, monkeypatch):
+def test_the_server_is_an_option_or_of_the_environment(shadowtree, server, monkeypatch):
     assert shadowtree("status").status == 0
     monkeypatch.setenv("SHADOWTREE_SERVER", "127.0.0.1:1")
     assert shadowtree("status", "--timeout", "0.3").status == 4
-    assert shadowtree("status", "--server", f"127.0.0.1:1,{address}").status == 0
-    assert shadowtree("--server", address, "status").status == 0
-    assert shadowtree("status", "--server", address).status == 0
+    assert shadowtree("status", "--server", f"127.0.0.1:1,{server.address}").status == 0
+    assert shadowtree("--server", server.address, "status").status == 0
+    assert shadowtree("status", "--server", server.address).status == 0
 
 
-def test_a_revision_is_asked_for(shadowtree, graph, monkeypatch):
-    graph.groups = {A}
-    assert shadowtree("resolve", A, "--at-least-revision", "fake.0").status == 0
+def test_a_revision_is_asked_for(shadowtree, server):
+    revision = shadowtree("group", "create", A, "--format", "json").json["revision"]
+    assert shadowtree("resolve", A, "--at-least-revision", revision).status == 0
 
 
 @pytest.mark.parametrize(
@@ -119,12 +120,12 @@ def test_wrong_usage_has_status_2_and_prints_nothing_on_standard_output(shadowtr
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("resolve", "no@x.example"), "group no@x.example does not exist (asked server fake)"),
-        (("check", "no@x.example", ANN), "group no@x.example does not exist (asked server fake)"),
-        (("describe", "no@x.example"), "group no@x.example does not exist (asked server fake)"),
-        (("join", A, A), f"{A} cannot be a member of itself"),
-        (("leave", A, ANN), f"{ANN} is not a member of {A}"),
-        (("group", "create", A), f"group {A} exists already"),
+        (("resolve", "no@x.example"), "there is no group no@x.example (asked the server x.example)"),
+        (("check", "no@x.example", ANN), "there is no group no@x.example (asked the server x.example)"),
+        (("describe", "no@x.example"), "there is no group no@x.example (asked the server x.example)"),
+        (("join", A, A), f"{A} cannot be made an immediate member of itself"),
+        (("leave", A, ANN), f"{ANN} is no immediate member of {A}"),
+        (("group", "create", A), f"the group {A} exists already"),
         (("import", "missing.tsv"), "missing.tsv: cannot read it: No such file or directory"),
         (("apply", "missing"), "missing: cannot read it: No such file or directory"),
         (("validate", "missing"), "missing: cannot read it: No such file or directory"),
@@ -135,13 +136,14 @@ def test_wrong_usage_has_status_2_and_prints_nothing_on_standard_output(shadowtr
         ),
         (
             ("join", "no@x.example", ANN),
-            "group no@x.example does not exist (asked server fake); `shadowtree group create no@x.example` creates it",
+            "there is no group no@x.example (asked the server x.example); "
+            "`shadowtree group create no@x.example` creates it",
         ),
     ],
     ids=str,
 )
-def test_what_is_refused_or_fails_has_status_4_and_one_line(shadowtree, graph, arguments, message):
-    graph.groups = {A}
+def test_what_is_refused_or_fails_has_status_4_and_one_line(shadowtree, server, arguments, message):
+    server.fill(A)
     found = shadowtree(*arguments)
     assert (found.status, found.out, found.err) == (4, "", f"shadowtree: {message}\n")
 
@@ -156,8 +158,7 @@ def test_what_is_refused_or_fails_has_status_4_and_one_line(shadowtree, graph, a
     ],
     ids=str,
 )
-def test_an_invalid_name_is_wrong_usage(shadowtree, graph, arguments, message):
-    graph.groups = {A}
+def test_an_invalid_name_is_wrong_usage(shadowtree, arguments, message):
     found = shadowtree(*arguments)
     assert (found.status, found.out) == (2, "")
     assert found.err.startswith(f"shadowtree: {message}")
@@ -250,7 +251,7 @@ def test_what_is_not_known_to_help_is_not_said():
     assert what_helps(errors.SelfArc("m"), "join") == ""
 
 
-def test_an_id_of_ten_thousand_characters_is_refused_in_one_line(shadowtree, graph):
+def test_an_id_of_ten_thousand_characters_is_refused_in_one_line(shadowtree):
     found = shadowtree("group", "create", "a" * 10_000 + "@x.example")
     assert found.status == 2
     assert len(found.err) < 300
@@ -341,60 +342,66 @@ def run_in_a_shell(command):
     return found.returncode, found.stderr
 
 
+@pytest.fixture(scope="module")
+def full_server():
+    """A server whose only group has very many members, for tests that change nothing."""
+    with ServerInThread("x.example") as server:
+        server.fill(arcs={(A, ANN): "process", **{(A, f"p-{number}@z"): "process" for number in range(10_000)}})
+        yield server
+
+
+@pytest.fixture
+def many_members(full_server, monkeypatch):
+    monkeypatch.setenv("SHADOWTREE_SERVER", full_server.address)
+
+
+@pytest.mark.usefixtures("many_members")
 @pytest.mark.parametrize("arguments", [f"check {A} no@z", f"check {A} {ANN}", "--help", f"resolve {A}"])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_nobody_reading_is_no_error_message_and_no_answer(address, graph, arguments, unbuffered, monkeypatch):
+def test_nobody_reading_is_no_error_message_and_no_answer(arguments, unbuffered, monkeypatch):
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
-    have_many_members(graph)
     # The reader is gone before anything is written.
     assert run_in_a_shell(f'( sleep 0.2; "$@" {arguments} ) | exec true') == (141, "")
-
-
-def have_many_members(graph):
-    graph.groups = {A}
-    graph.arcs = {(A, ANN): 2, **{(A, f"p-{number}@z"): 2 for number in range(10_000)}}
 
 
 needs_a_full_device = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 
 
 @needs_a_full_device
+@pytest.mark.usefixtures("many_members")
 @pytest.mark.parametrize(
     "arguments",
     [f"check {A} no@z", f"check {A} {ANN}", f"resolve {A}", "export -", "status", "--help", "completion bash"],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_an_answer_that_cannot_be_written_is_a_failure_and_no_answer(
-    address, graph, arguments, unbuffered, monkeypatch
-):
+def test_an_answer_that_cannot_be_written_is_a_failure_and_no_answer(arguments, unbuffered, monkeypatch):
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
-    have_many_members(graph)
     why = "the answer cannot be written: No space left on device"
     assert run_in_a_shell(f'"$@" {arguments} > /dev/full') == (4, f"shadowtree: {why}\n")
 
 
 @needs_a_full_device
-def test_a_write_whose_answer_cannot_be_written_may_have_been_done(address, graph):
-    graph.groups = {A}
+def test_a_write_whose_answer_cannot_be_written_may_have_been_done(server):
+    server.fill(A)
     why = "the answer cannot be written: No space left on device; the update may have been done"
     status, told = run_in_a_shell(f'"$@" join {A} {ANN} --format json > /dev/full')
     assert (status, json.loads(told)["error"]) == (3, {"reason": "OUTCOME_UNKNOWN", "message": why, "facts": {}})
-    assert (A, ANN) in graph.arcs
+    assert server.arcs == {(A, ANN): "process"}
 
 
-def test_without_a_standard_output_nothing_is_begun(address, graph):
-    graph.groups = {A}
+def test_without_a_standard_output_nothing_is_begun(server):
+    server.fill(A)
     why = "the answer cannot be written: standard output is closed"
     assert run_in_a_shell(f'"$@" join {A} {ANN} >&-') == (4, f"shadowtree: {why}\n")
-    assert (A, ANN) not in graph.arcs
+    assert server.arcs == {}
 
 
 @needs_a_full_device
 @pytest.mark.parametrize(
     ("arguments", "status"), [("check no@x.example no@z", 4), (f"check {A} no@z", 1), ("check", 2), ("", 2)]
 )
-def test_the_status_tells_where_the_message_cannot_be_written(address, graph, arguments, status):
-    graph.groups = {A}
+def test_the_status_tells_where_the_message_cannot_be_written(server, arguments, status):
+    server.fill(A)
     assert run_in_a_shell(f'"$@" {arguments} 2> /dev/full') == (status, "")
 
 

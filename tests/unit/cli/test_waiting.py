@@ -9,7 +9,7 @@ from shadowtree.cli.support.free_ports import unused_ports
 from shadowtree.cli.support.options import Session
 from shadowtree.client import retry
 from shadowtree.errors import ServerUnreachable
-from tests.fakes.name_service import FakeGraph, serve_fake
+from tests.server_in_thread import ServerInThread
 
 REFUSED = ServerUnreachable("cannot reach the name server at h:1: Connection refused")
 
@@ -48,11 +48,11 @@ def test_a_command_is_answered_by_a_server_that_comes_up_while_it_waits(monkeypa
 
         def start_then_pause(self, failure, now):
             if not failures:
-                cleanup.enter_context(serve_fake(FakeGraph(), address=address))
+                cleanup.enter_context(ServerInThread("x.example", listen=address))
             failures.append(failure)
             return pause_after(self, failure, now)
 
         monkeypatch.setattr(retry.Attempts, "pause_after", start_then_pause)
         with Session(server=address).connect() as names:
-            assert names.status().server == "fake"
+            assert names.status().server == "x.example"
     assert failures

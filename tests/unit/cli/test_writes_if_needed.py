@@ -5,10 +5,9 @@ import pytest
 A, B, ANN, BOB = "a@x.example", "b@x.example", "ann@z", "bob@z"
 
 
-@pytest.fixture
-def graph(graph):
-    graph.groups, graph.arcs = {A}, {(A, ANN): 2}
-    return graph
+@pytest.fixture(autouse=True)
+def ann_in_a(server):
+    server.fill(arcs={(A, ANN): "process"})
 
 
 @pytest.mark.parametrize(
@@ -21,7 +20,7 @@ def graph(graph):
     ],
     ids=["create", "delete", "join", "leave"],
 )
-def test_what_was_not_needed_has_status_0_and_says_what_was_found(shadowtree, graph, needed, unneeded, line, found):
+def test_what_was_not_needed_has_status_0_and_says_what_was_found(shadowtree, needed, unneeded, line, found):
     plain = [each for each in unneeded if not each.startswith("--if")]
     assert shadowtree(*plain).status == 4
     as_text = shadowtree(*unneeded)
@@ -39,22 +38,22 @@ def test_what_was_not_needed_has_status_0_and_says_what_was_found(shadowtree, gr
     assert shadowtree(*needed, "--format", "json").json["found"] == ("already there", "not there")[found]
 
 
-def test_the_same_request_id_gets_the_first_answer_again(shadowtree, graph):
+def test_the_same_request_id_gets_the_first_answer_again(shadowtree):
     first = shadowtree("join", A, BOB, "--if-missing", "--request-id", "mine", "--format", "json")
     assert first.json["found"] is None
     assert shadowtree("join", A, BOB, "--if-missing", "--request-id", "mine", "--format", "json") == first
 
 
-def test_a_group_that_does_not_exist_is_an_error_for_its_members(shadowtree, graph):
+def test_a_group_that_does_not_exist_is_an_error_for_its_members(shadowtree):
     assert shadowtree("join", B, ANN, "--if-missing").status == 4
     assert shadowtree("leave", B, ANN, "--if-there").status == 4
 
 
-def test_apply_says_of_each_line_what_it_found_and_skips_nothing_else(shadowtree, graph, tmp_path):
+def test_apply_says_of_each_line_what_it_found_and_skips_nothing_else(shadowtree, server, tmp_path):
     file = tmp_path / "changes.tsv"
     file.write_text(f"+\t{A}\t{ANN}\n+\t{A}\t{BOB}\n\n-\t{A}\teve@z\n-\t{A}\t{ANN}\n")
     refused = shadowtree("apply", file, "--if-there")
-    assert (refused.status, graph.arcs) == (4, {(A, ANN): 2})
+    assert (refused.status, server.arcs) == (4, {(A, ANN): "process"})
     found = shadowtree("apply", file, "--if-missing", "--if-there")
     assert (found.status, found.lines) == (
         0,
@@ -65,7 +64,7 @@ def test_apply_says_of_each_line_what_it_found_and_skips_nothing_else(shadowtree
             f"left\t{A}\t{ANN}",
         ],
     )
-    assert graph.arcs == {(A, BOB): 2}
+    assert server.arcs == {(A, BOB): "process"}
     again = shadowtree("apply", file, "--if-missing", "--if-there", "--format", "json").json
     assert list(again) == ["revision", "effects", "joined", "left", "already_there", "not_there", "found"]
     assert (again["joined"], again["left"], again["already_there"], again["not_there"]) == (1, 1, 1, 1)
@@ -73,7 +72,7 @@ def test_apply_says_of_each_line_what_it_found_and_skips_nothing_else(shadowtree
     assert [line["line"] for line in again["found"]] == [1, 2, 4, 5]
 
 
-def test_apply_without_the_options_stops_as_before_and_prints_no_lines(shadowtree, graph):
+def test_apply_without_the_options_stops_as_before_and_prints_no_lines(shadowtree):
     found = shadowtree("apply", "-", stdin=f"+\t{A}\t{BOB}\n".encode())
     assert (found.status, found.out) == (0, "")
     assert shadowtree("apply", "-", stdin=f"+\t{A}\t{BOB}\n".encode()).status == 4

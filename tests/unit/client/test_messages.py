@@ -17,11 +17,18 @@ from tests.fakes.awaited_client import AwaitedClient
 from tests.fakes.call_relay import answering, breaking, changing, losing_answers, unknown
 from tests.integration.nameserver.server_process import wait_until
 from tests.server_in_thread import ServerInThread
-
-STAFF, LAB, ANN, BOB = "staff@x.example", "lab@x.example", "ann@x.example", "bob@x.example"
-FAR, CY = "far@y.example", "cy@y.example"
-GRAPH = {(STAFF, ANN): "process", (STAFF, LAB): "group", (LAB, BOB): "process"}
-"""Staff are ann and the lab, the lab is bob."""
+from tests.unit.message_scene import (
+    ANN,
+    BOB,
+    CY,
+    FAR,
+    GRAPH,
+    LAB,
+    STAFF,
+    refused,
+    sent_messages,
+    staff_on_two_servers,
+)
 
 
 @pytest.fixture(params=[shadowtree.Client, AwaitedClient], ids=["sync", "async"])
@@ -47,42 +54,13 @@ def names(make_client, server):
 
 @pytest.fixture
 def both():
-    """The servers of x.example and y.example. Messages are kept for cy, who is among the staff, and far away."""
-    with ServerInThread("x.example") as server, ServerInThread("y.example") as other:
-        for one, two, subnet in ((server, other, "y.example"), (other, server, "x.example")):
-            with shadowtree.Client(one.address) as names:
-                names.add_peer(subnet, two.address)
-        with shadowtree.Client(server.address) as names:
-            for group in (STAFF, LAB, FAR):
-                names.create_group(group)
-            for group, member in (*GRAPH, (STAFF, CY), (FAR, CY)):
-                names.join(group, member)
-            names.open_mailbox(CY)
-        yield server, other
+    with staff_on_two_servers() as found:
+        yield found
 
 
 def payloads(server):
     """Return the payloads of all messages that the server keeps, in order."""
     return [message.payload for message in server.messages]
-
-
-def sent_messages(server):
-    """Return all messages that came to the server, in order, those that it refused too."""
-    return [message for request in server.relay.requests("Send", "SendOne") for message in request.messages]
-
-
-def numbered(server):
-    """Return those of a sender, without its questions."""
-    return [message for message in sent_messages(server) if message.number]
-
-
-def refused(refusal):
-    """Answer a message with a refusal."""
-    told = delivery_pb2.Refused(
-        code=grpc.StatusCode.UNAVAILABLE.value[0], reason=refusal.reason, message=refusal.message
-    )
-    told.facts.extend(delivery_pb2.Refused.Fact(name=name, value=value) for name, value in refusal.facts.items())
-    return answering(delivery_pb2.SendResponse(answers=[delivery_pb2.SendResponse.Answer(message=1, refused=told)]))
 
 
 FULL = refused(Refusal(Reason.BACKLOG_FULL, "too much", {}))
@@ -132,7 +110,7 @@ def test_a_message_reaches_everybody_below_less_the_exceptions(names, server):
     assert sent.id.startswith("1@staff@x.example#")
     assert sent.is_settled_everywhere
     assert names.send([STAFF, LAB], b"less", excluding=[LAB], wait="settled").mailboxes == 1
-    (request, less) = sent_messages(server)
+    (request, less) = sent_messages(server.relay)
     assert [(header.name, header.value) for header in request.headers] == [("kind", "note")]
     assert ([target.name for target in less.targets], list(less.excluding)) == ([STAFF, LAB], [LAB])
 
@@ -156,7 +134,7 @@ def test_a_server_of_before_is_sent_one_message_by_a_stream(names, server):
 def test_a_deadline_and_the_quality_that_there_is_are_passed_on(names, server):
     names.send(STAFF, b"")
     names.send(STAFF, b"", quality="fifo", deadline=1.5)
-    assert [(one.quality, one.deadline_ms) for one in sent_messages(server)] == [
+    assert [(one.quality, one.deadline_ms) for one in sent_messages(server.relay)] == [
         (delivery_pb2.QUALITY_UNSPECIFIED, 0),
         (delivery_pb2.QUALITY_FIFO, 1500),
     ]
@@ -173,7 +151,7 @@ def test_a_datagram_has_no_request_id_and_is_not_sent_again_where_it_may_have_be
     server.relay.set(losing_answers, "SendOne")
     with pytest.raises(shadowtree.OutcomeUnknown, match="whether the datagram was sent"):
         names.send(STAFF, b"tock", quality="datagram", timeout=30)
-    assert [(one.payload, one.quality, one.request_id) for one in sent_messages(server)] == [
+    assert [(one.payload, one.quality, one.request_id) for one in sent_messages(server.relay)] == [
         (payload, delivery_pb2.QUALITY_DATAGRAM, "") for payload in (b"tick", b"tock")
     ]
 
@@ -188,7 +166,7 @@ def test_to_a_group_that_takes_datagrams_a_message_is_sent_once_as_one_and_not_a
     server.relay.set(losing_datagrams, "SendOne")
     with pytest.raises(shadowtree.OutcomeUnknown, match="whether the datagram was sent"):
         names.send(STAFF, b"tock", timeout=30)
-    datagrams = [one for one in sent_messages(server) if one.quality == delivery_pb2.QUALITY_DATAGRAM]
+    datagrams = [one for one in sent_messages(server.relay) if one.quality == delivery_pb2.QUALITY_DATAGRAM]
     assert [(one.payload, one.request_id) for one in datagrams] == [(b"tick", ""), (b"tack", ""), (b"tock", "")]
     assert server.messages == []
 
@@ -341,8 +319,8 @@ def test_a_sender_sends_in_order_without_waiting_for_each(names, server):
         for payload in numbers(1_200):
             out.send(STAFF, payload)
     assert payloads(server) == numbers(1_200)
-    assert [message.number for message in numbered(server)] == [*range(1, 1_201)]
-    assert {message.sender for message in sent_messages(server)} == {"billing"}
+    assert [message.number for message in sent_messages(server.relay)] == [*range(1, 1_201)]
+    assert {message.sender for message in sent_messages(server.relay)} == {"billing"}
     assert max(len(request.messages) for request in server.relay.requests("Send")) > 1
     assert server.relay.names == ["Send"]
 
@@ -351,7 +329,7 @@ def test_messages_to_each_first_target_are_numbered_from_1(names, server):
     with names.sender("billing") as out:
         for payload in numbers(6):
             out.send([LAB, STAFF] if int(payload) % 2 else STAFF, payload)
-    assert sorted((message.targets[0].name, message.number) for message in numbered(server)) == [
+    assert sorted((message.targets[0].name, message.number) for message in sent_messages(server.relay)) == [
         (target, number) for target in (LAB, STAFF) for number in (1, 2, 3)
     ]
 

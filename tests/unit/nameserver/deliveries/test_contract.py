@@ -1,38 +1,22 @@
-"""The contract of clients, for the real calls and for the fake of the tests of the client and of the commands."""
-
-import contextlib
+"""The contract of clients about messages, which a whole server keeps."""
 
 import pytest
 
 import shadowtree
-from tests.fakes.name_service import FakeGraph, serve_fake
-from tests.unit.nameserver.deliveries.places import places
+from tests.server_in_thread import ServerInThread
 
 STAFF, LAB, ANN, BOB, EVE = "staff@a.x", "lab@a.x", "ann@a.x", "bob@a.x", "eve@debian.org"
 
 
-@contextlib.asynccontextmanager
-async def fake():
-    graph = FakeGraph(subnets=("a.x",), groups={STAFF, LAB})
-    graph.arcs = {(STAFF, ANN): 2, (STAFF, EVE): 2, (STAFF, LAB): 1, (LAB, BOB): 2}
-    with serve_fake(graph) as address:
-        yield address
-
-
-@contextlib.asynccontextmanager
-async def real():
-    async with places("a.x") as (servers, (place,)):
-        servers.create(STAFF, LAB)
-        for parent, child in ((STAFF, ANN), (STAFF, EVE), (STAFF, LAB), (LAB, BOB)):
-            servers.join(parent, child)
-        yield place.address
-
-
-@pytest.fixture(params=[fake, real], ids=["fake", "real"])
-async def names(request):
+@pytest.fixture
+async def names():
     """Staff are ann, eve and the lab, the lab is bob."""
-    async with request.param() as address, shadowtree.aio.Client(address) as client:
-        yield client
+    with ServerInThread("a.x") as server:
+        server.fill(
+            arcs={(STAFF, ANN): "process", (STAFF, EVE): "process", (STAFF, LAB): "group", (LAB, BOB): "process"}
+        )
+        async with shadowtree.aio.Client(server.address) as client:
+            yield client
 
 
 async def heard(names, count, **options):
