@@ -1,4 +1,4 @@
-"""A relay of gRPC calls before a real server. Tests see the calls there, and change what becomes of them.
+"""A relay of gRPC calls before a real server. Tests see the calls there, and break or change them.
 
     client --call--> [ relay ] --the same call--> server
            <--answers or error--   <--answers or error--
@@ -88,7 +88,7 @@ class RelayedCall:
 
 
 Fault = Callable[[RelayedCall], Awaitable[None]]
-"""What becomes of a call instead. It runs in the event loop of the relay."""
+"""A course of a call in place of the usual one. It runs in the event loop of the relay."""
 
 
 class CallRelay(grpc.GenericRpcHandler):
