@@ -92,8 +92,6 @@ class ServerInThread:
     def start(self) -> None:
         """Start, or start again after an end, with what the database has."""
         _loop().run(self._start())
-        # The server keeps what it has restored apart from garbage for ever. Tests end many servers.
-        gc.unfreeze()
 
     def fill(self, *groups: str, arcs: Mapping[tuple[str, str], Kind] = MappingProxyType({})) -> None:
         """Import groups, and arcs by parent and child. Groups that arcs name need not be named again."""
@@ -116,7 +114,9 @@ class ServerInThread:
     @property
     def messages(self) -> list[MessageContent]:
         """Messages in the log of this server, in order."""
-        parcels = [decode_stored(self.database.log[position].encoded) for position in sorted(self.database.log)]
+        # The thread of the database may cut the log meanwhile.
+        log = dict(self.database.log)
+        parcels = [decode_stored(log[position].encoded) for position in sorted(log)]
         return [message for parcel in parcels for message in parcel.messages]
 
     def end(self) -> None:
@@ -126,6 +126,8 @@ class ServerInThread:
     def kill(self) -> None:
         """End without a word, as far as a server in this process can."""
         _loop().run(self._kill())
+        # A server keeps what it has restored and imported apart from garbage for ever. Tests end many servers.
+        gc.unfreeze()
 
     def close(self) -> None:
         """End without a word, and end the relay."""
