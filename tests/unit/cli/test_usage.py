@@ -356,8 +356,17 @@ def many_members(full_server, monkeypatch):
 
 
 @pytest.mark.usefixtures("many_members")
-@pytest.mark.parametrize("arguments", [f"check {A} no@z", f"check {A} {ANN}", "--help", f"resolve {A}"])
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("arguments", "unbuffered"),
+    [
+        (f"check {A} no@z", ""),
+        (f"check {A} no@z", "1"),
+        (f"check {A} {ANN}", ""),
+        ("--help", ""),
+        (f"resolve {A}", ""),
+        (f"resolve {A}", "1"),
+    ],
+)
 def test_nobody_reading_is_no_error_message_and_no_answer(arguments, unbuffered, monkeypatch):
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     # The reader is gone before anything is written.
@@ -370,10 +379,20 @@ needs_a_full_device = pytest.mark.skipif(not Path("/dev/full").exists(), reason=
 @needs_a_full_device
 @pytest.mark.usefixtures("many_members")
 @pytest.mark.parametrize(
-    "arguments",
-    [f"check {A} no@z", f"check {A} {ANN}", f"resolve {A}", "export -", "status", "--help", "completion bash"],
+    ("arguments", "unbuffered"),
+    [
+        (f"check {A} no@z", ""),
+        (f"check {A} no@z", "1"),
+        (f"check {A} {ANN}", ""),
+        (f"resolve {A}", ""),
+        (f"resolve {A}", "1"),
+        ("export -", ""),
+        ("export -", "1"),
+        ("status", ""),
+        ("--help", ""),
+        ("completion bash", ""),
+    ],
 )
-@pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_an_answer_that_cannot_be_written_is_a_failure_and_no_answer(arguments, unbuffered, monkeypatch):
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     why = "the answer cannot be written: No space left on device"

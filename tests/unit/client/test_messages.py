@@ -626,14 +626,21 @@ def test_a_subscription_of_its_own_begins_where_it_is_told(names):
     assert sorted(one.name for one in mailbox) == ["desk", "other"]
 
 
+MANY = listening.CREDIT_MESSAGES + 100
+"""More messages than a listener has room for."""
+
+
+def send_all(server, several):
+    with shadowtree.Client(server.address) as others, others.sender("billing") as out:
+        for payload in several:
+            out.send(STAFF, payload)
+
+
 @pytest.mark.parametrize("after", [1, 2, 50, 700])
 def test_a_listener_goes_on_after_what_it_handed_out_last(names, server, after):
-    names.open_mailbox(ANN)
-    with names.sender("billing") as out:
-        for payload in numbers(1_500):
-            out.send(STAFF, payload)
+    send_all(server, numbers(MANY))
     server.relay.set(handed_out(after), "Subscribe", times=1)
-    assert [message.payload for message in heard(names, 1_500)] == numbers(1_500)
+    assert [message.payload for message in heard(names, MANY)] == numbers(MANY)
 
 
 def test_a_listener_from_now_on_loses_nothing_where_its_stream_breaks_before_anything_came(make_client, server):
@@ -761,15 +768,12 @@ def test_messages_that_were_lost_are_told_with_the_next_one(names, server):
 
 
 def test_a_server_sends_no_more_than_a_listener_has_room_for(names, server):
-    names.open_mailbox(ANN)
-    with names.sender("billing") as out:
-        for payload in numbers(listening.CREDIT_MESSAGES + 100):
-            out.send(STAFF, payload)
+    send_all(server, numbers(MANY))
     with names.listen(ANN) as messages:
         next(messages)
         wait_until(lambda: sent_to_listener(server) == credit(server), "all that a listener has room for")
-        assert sent_to_listener(server) < listening.CREDIT_MESSAGES + 100
-    assert len(heard(names, listening.CREDIT_MESSAGES + 100)) == listening.CREDIT_MESSAGES + 100
+        assert sent_to_listener(server) < MANY
+    assert len(heard(names, MANY)) == MANY
 
 
 def sent_to_listener(server):

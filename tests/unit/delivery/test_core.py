@@ -451,7 +451,7 @@ def test_an_archive_that_is_too_large_loses_its_beginning_and_holds_up_nobody(lo
     loop.open("g@a.x")
     log = loop.servers[A].delivery.log
     log.limit_bytes = 100_000
-    for _ in range(2_500):
+    for _ in range(1_500):
         loop.send("g@a.x", payload=bytes(100))
     assert log.size <= log.limit_bytes + 1_000 * 400
     assert log.cut > 0

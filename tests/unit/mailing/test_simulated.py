@@ -8,6 +8,7 @@ from mailing.rules.distribution import KEPT_FOR_S
 from mailing.rules.events import Ticked
 from tests.mail_simulation import distribution, giving_up, shares
 from tests.mail_simulation.shares import SERVERS
+from tests.seeds import seeds
 
 SEEDS = 100
 DECIDED = tuple(f"{what} {how} by mail" for what in ("messages", "requests") for how in ("approved", "rejected"))
@@ -26,7 +27,7 @@ GIVEN_UP = tuple(f"{what}, {who} author" for what in ("given up", "whole") for w
 )
 def test_nobody_is_lost_and_nobody_is_sent_to_twice(kind, occurs):
     counts = Counter()
-    for seed in range(SEEDS):
+    for seed in seeds(SEEDS):
         try:
             counts += kind.run(seed)
         except AssertionError as error:

@@ -29,6 +29,7 @@ from simulation.cluster.cluster import Cluster
 from simulation.cluster.networks import RandomNetwork
 from simulation.oracle.serial_model import TrueGraph
 from tests.cores import CoreUnderTest
+from tests.seeds import seeds
 from tests.simulation.scene import Scene
 
 HOMES = [ServerId(f"{letter}.example") for letter in "abc"]
@@ -217,7 +218,7 @@ def test_a_repeated_request_gives_the_first_answer_again(servers):
 
 
 def test_of_two_renames_at_once_one_is_done_and_the_other_is_told_the_new_name():
-    for seed in range(20):
+    for seed in seeds(20):
         servers = Servers(seed=seed)
         tickets = [servers.begin("a.example", composite=renaming((A, new))) for new in (NEW, NEWER)]
         servers.cluster.run()
@@ -232,7 +233,7 @@ def test_of_two_renames_at_once_one_is_done_and_the_other_is_told_the_new_name()
 def test_joins_and_leaves_meanwhile_come_before_the_rename_or_after_it():
     chances = Random(5)
     seen = set()
-    for seed in range(40):
+    for seed in seeds(40):
         servers = Servers(seed=seed)
         others = [JoinArc(C, BOB), JoinArc(A, BOB), LeaveArc(A, ANN), LeaveArc(C, A), JoinArc(B, A)]
         rename = servers.begin("a.example", composite=renaming((A, NEW)), delay=chances.random())
@@ -294,7 +295,7 @@ def test_who_is_in_no_group_leaves_nothing(servers):
 def test_a_join_meanwhile_comes_before_the_leaving_or_after_it():
     chances = Random(6)
     seen = set()
-    for seed in range(40):
+    for seed in seeds(40):
         servers = Servers(seed=seed)
         joins = [servers.begin(subnet_of(group), JoinArc(group, BOB), delay=chances.random()) for group in (C, A)]
         gone = servers.begin("b.example", composite=LeaveEverywhere(BOB), delay=chances.random())
@@ -433,7 +434,7 @@ def test_a_group_that_exists_is_taken_over_only_if_needed(servers):
 
 def test_joins_meanwhile_stay_when_a_process_is_taken_over():
     chances = Random(7)
-    for seed in range(30):
+    for seed in seeds(30):
         servers = Servers(seed=seed)
         servers.done("b.example", JoinArc(B, LATE))
         taken = servers.begin("a.example", composite=TakeOver(LATE), delay=chances.random())

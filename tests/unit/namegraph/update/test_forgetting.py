@@ -19,7 +19,7 @@ PEOPLE = [parse_name(f"p{number}@{domain}") for number in range(6) for domain in
 A, B, C = GROUPS[:3]
 ANN, BOB = PEOPLE[:2]
 
-CHANGES = 12_000
+CHANGES = 6_000
 """Joins and leaves; `python -m benchmarks forgetting` makes more."""
 
 MEMBERS = 50

@@ -17,6 +17,7 @@ from namegraph.wire.message_parts import AncestryRecord, ArcId, GroupChange, InA
 from namegraph.wire.older_forms import outcome_in_columns
 from namegraph.wire.update_messages import Commit
 from tests.hostile_scene import GROUPS, HERE, OTHER, PEOPLE, THIRD, Scene
+from tests.seeds import seeds
 
 SEEDS = 100
 UPDATES = 12
@@ -170,9 +171,9 @@ class Mutating(Scene):
 
 def test_a_server_goes_on_whatever_commits_say():
     refused = 0
-    for seed in range(SEEDS):
+    for seed in seeds(SEEDS):
         scene = Mutating(seed, lies=True)
         scene.talk()
         scene.restart(HERE)
         refused += scene.refused
-    assert refused > SEEDS
+    assert refused > len(seeds(SEEDS))
