@@ -6,6 +6,7 @@ import re
 import subprocess
 import tokenize
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,10 @@ def sources(*folders):
     }
 
 
+@cache
 def docstrings(text):
     """Return all texts that stand alone in a module, class or function."""
+    found = []
     for node in ast.walk(ast.parse(text)):
         body = getattr(node, "body", None)
         for child in body if isinstance(body, list) else []:
@@ -48,9 +51,11 @@ def docstrings(text):
                 and isinstance(child.value, ast.Constant)
                 and isinstance(child.value.value, str)
             ):
-                yield child.value.value
+                found.append(child.value.value)
+    return found
 
 
+@cache
 def comments(text):
     """Return the comments of a file; lines that follow one another are one."""
     last, found = -2, []
