@@ -103,10 +103,13 @@ class Server(ServerCore):
 
     def step(self, event: Event | DeliveryEvent, now: float) -> ServerEffects:
         """Handle one event. Return the effects that the shell must make durable and then let out."""
-        found = Effects(Records()) if isinstance(event, DeliveryEvent) else super().step(event, now)
-        letters, answers = self.delivery.step(event, found.records, now, self._context.renames.take_noted())
+        effects = ServerEffects(Records())
+        if not isinstance(event, DeliveryEvent):
+            self._process(event, effects, now)
         self._stepped_at = now
-        found.messages.extend(letters)
-        found.records.protocol += self.durable.take_rows()
-        unkept = self.delivery.take_unkept()
-        return ServerEffects(found.records, found.replies, found.messages, found.cuts, answers, unkept)
+        letters, answers = self.delivery.step(event, effects.records, now, self._context.renames.take_noted())
+        effects.messages.extend(letters)
+        effects.answers.extend(answers)
+        effects.unkept.extend(self.delivery.take_unkept())
+        effects.records.protocol += self.durable.take_rows()
+        return effects

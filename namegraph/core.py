@@ -42,6 +42,7 @@ from namegraph.events import (
     RetirePeer,
     SetDetails,
     Tick,
+    TurningEvent,
     UpdateCommand,
     Write,
 )
@@ -234,7 +235,32 @@ class ServerCore(CoreQueries):
         """Process one event. Return the effects that the shell must make durable and then let out. `now` is in
         seconds."""
         effects = Effects(Records())
+        self._process(event, effects, now)
+        effects.records.protocol += self._context.durable.take_rows()
+        return effects
+
+    def _process(self, event: Event, effects: Effects, now: float) -> None:
+        """Handle an event by the parts that it concerns. The caller takes the rows of durable maps.
+
+        A post concerns the delivery half alone. A receipt concerns cuts alone, which wait for letters to be received.
+        """
         counter = self._context.counter
+        match event:
+            case PeerReceived(peer, through, lane):
+                self.channels_of(lane).received(peer, through)
+                if self._cuts_waiting:
+                    self._finish_turns(event, effects, counter, now)
+            case PeerPosts(posts):
+                for post in posts:
+                    self._take_post(post)
+            case PeerMessage(lane=Lane.POST):
+                self._take_post(event)
+            case _:
+                self._carry_out(event, effects, now)
+                self._finish_turns(event, effects, counter, now)
+
+    def _carry_out(self, event: TurningEvent, effects: Effects, now: float) -> None:
+        """Carry out an event after which turns may come."""
         match event:
             case UpdateCommand() | ImportCommand() | SetDetails():
                 reply = self._take_update(event, now, effects.records)
@@ -246,16 +272,8 @@ class ServerCore(CoreQueries):
                 self._cut(event, now, effects)
             case RetirePeer():
                 self._retire(event, now, effects)
-            case PeerMessage(lane=Lane.LETTERS):
+            case PeerMessage():
                 self._take_letter(event, now)
-            case PeerMessage() | PeerPosts() | PeerReceived():
-                if isinstance(event, PeerReceived):
-                    self.channels_of(event.lane).received(event.peer, event.through)
-                else:
-                    for post in event.posts if isinstance(event, PeerPosts) else (event,):
-                        self._take_post(post)
-                if not self._cuts_waiting:
-                    return effects  # A receipt or a post changes nothing that another part waits for.
             case PeerMet(peer, subnets, version):
                 self._context.versions[peer] = version
                 self.channels.met(peer)
@@ -282,9 +300,6 @@ class ServerCore(CoreQueries):
                 self._coordinator.tick(now)
             case _:
                 assert_never(event)
-        self._finish_step(event, effects, counter, now)
-        self._turns_wait_since = now if effects.cuts else None
-        return effects
 
     def _take_update(self, command: Write, now: float, records: Records) -> Reply | None:
         """Return the reply to a write. None if it must wait for other servers."""
@@ -508,8 +523,8 @@ class ServerCore(CoreQueries):
             return
         self._receive(sender, message)
 
-    def _finish_step(self, event: Event, effects: Effects, counter_before: int, now: float) -> None:
-        """Finish a step: handle the server's messages to itself and all turns that have come, then let the rest out."""
+    def _finish_turns(self, event: Event, effects: Effects, counter_before: int, now: float) -> None:
+        """Handle the server's messages to itself and all turns that have come, then let the rest out."""
         context, records = self._context, effects.records
         self._take_turns(effects, now)
         while ready := self._cuts_waiting.take_ready():
@@ -535,10 +550,10 @@ class ServerCore(CoreQueries):
         self.records.take_rows(records)
         context.change_log.take_rows(records)
         self._views.note_view()
-        records.protocol += context.durable.take_rows()
         if context.faults:
             self.channels.faults.update(context.faults)
             context.faults = []
+        self._turns_wait_since = now if effects.cuts else None
 
     def _answer(self, event: BegunAgain | Ended | Over, effects: Effects) -> None:
         """Tell callers the results of their updates."""

@@ -240,7 +240,10 @@ Command = Write | ReadCommand | CutCommand | AddPeer | RemovePeer | ConfigurePee
 Said = PeerMessage | PeerPosts | PeerReceived
 """Events that another server sends on one of the channels."""
 
-Event = Command | Said | PeerMet | PeerLeaving | PeerLost | Restored | PeerRestored | Tick
+TurningEvent = Command | PeerMessage | PeerMet | PeerLeaving | PeerLost | Restored | PeerRestored | Tick
+"""Events after which the turn of an update, or of a cut, may have come."""
+
+Event = TurningEvent | Said
 
 
 @dataclass(frozen=True, slots=True)

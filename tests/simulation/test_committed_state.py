@@ -150,19 +150,18 @@ SEEDS_WITH_FAULTS = (3, 5, 121)
 @pytest.mark.parametrize("seed", [*PLAIN_SEEDS, *SEEDS_WITH_FAULTS])
 def test_readers_see_the_state_before_a_step_until_it_is_durable(seed, monkeypatch):
     chance, readers = Random(seed), {}
-    step = ServerCore.step
+    process = ServerCore._process
     held = []
 
-    def watched(core, event, now):
+    def watched(core, event, effects, now):
         if chance.random() < HELD_SHARE:
             own = readers.setdefault(id(core), Readers(core, chance))
             own.hold()
             held.append(type(event).__name__)
-        effects = step(core, event, now)
+        process(core, event, effects, now)
         if id(core) in readers and not readers[id(core)].stepped():
             del readers[id(core)]
-        return effects
 
-    monkeypatch.setattr(ServerCore, "step", watched)
+    monkeypatch.setattr(ServerCore, "_process", watched)
     run_seed(seed, servers=3, faults=seed in SEEDS_WITH_FAULTS)
     assert {"UpdateCommand", "PeerMessage"} <= set(held)

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from delivery.server import Server
 from namegraph.core import ServerCore
 from namegraph.events import CutCommand
 from namegraph.model.names import ServerId, Subnet
@@ -35,7 +36,7 @@ def arcs_of(cores):
 @pytest.fixture
 def taken(monkeypatch):
     """Copies of the servers as they were at each cut, by its name."""
-    found, step = {}, ServerCore.step
+    found, step = {}, Server.step
 
     def step_and_copy(core, event, now):
         effects = step(core, event, now)
@@ -44,7 +45,7 @@ def taken(monkeypatch):
             found.setdefault(cut.name, {})[core.server] = copy.deepcopy(core)
         return effects
 
-    monkeypatch.setattr(ServerCore, "step", step_and_copy)
+    monkeypatch.setattr(Server, "step", step_and_copy)
     return found
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from namegraph.core import ServerCore
+from delivery.server import Server
 from namegraph.snapshot import reader as snapshot_module
 from nameserver.wire.snapshot_columns import encode_end, encode_piece
 from shadowtree.client.snapshots.tables import SnapshotCollector
@@ -51,7 +51,7 @@ def test_a_snapshot_read_between_steps_is_the_state_of_its_last_step(monkeypatch
     monkeypatch.setattr(snapshot_module, "PIECE_ROWS", 4)
     monkeypatch.setattr(snapshot_module, "REST_LIMIT", 3)
     chance = random.Random(seed)
-    step, readers, finished = ServerCore.step, {}, []
+    step, readers, finished = Server.step, {}, []
 
     def step_and_read(core, event, now):
         effects = step(core, event, now)
@@ -65,6 +65,6 @@ def test_a_snapshot_read_between_steps_is_the_state_of_its_last_step(monkeypatch
             readers[core.server] = (core, Reader(core))
         return effects
 
-    monkeypatch.setattr(ServerCore, "step", step_and_read)
+    monkeypatch.setattr(Server, "step", step_and_read)
     run_seed(seed, servers=3, updates=40, faults=faults)
     assert len(finished) > 3
