@@ -5,6 +5,9 @@
     post of others --> wait until settled with the sender --> log --> Confirm
     Send of a datagram, datagram of others --> whoever listens; nothing is kept
 
+A part that has work for a step marks it on the agenda of its storage (`delivery/model/agenda.py`). A step does the
+marked work alone, in the order of `_make_tasks`.
+
 `Reach` is its interface to the graph. Its state is in durable maps and in the log. The shell makes the whole change of
 a step durable at once, before any output of the step leaves.
 
@@ -13,9 +16,10 @@ See docs/protocol-messages.md, "Messages".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Final, get_args
+from itertools import chain
+from typing import Final, NamedTuple, get_args
 
 from pyroaring import BitMap
 
@@ -29,6 +33,7 @@ from delivery.mailboxes.gateways import Gateways
 from delivery.mailboxes.listeners import Listeners
 from delivery.mailboxes.mailboxes import Mailboxes
 from delivery.mailboxes.subscriptions import Subscriptions
+from delivery.model.agenda import LOOKING, Agenda, Work
 from delivery.model.events import (
     Acknowledge,
     AcknowledgeAll,
@@ -91,7 +96,6 @@ from namegraph import (
     DurableState,
     Event,
     ImportCommand,
-    Lane,
     LogRecord,
     NodeId,
     PeerFault,
@@ -115,43 +119,51 @@ from namegraph import (
     refuse,
 )
 
-_LETTING_LOOK: Final = (*get_args(DeliveryEvent), PeerMessage, PeerPosts, PeerReceived, RemovePeer, Tick)
-"""Events after which the delivery half looks for state that time or other servers have made superfluous."""
+_LOOKING_EVENTS: Final = frozenset((*get_args(DeliveryEvent), PeerMessage, PeerPosts, PeerReceived, RemovePeer, Tick))
+"""Events after which a step does the work of `LOOKING`: a refused update leaves no trace of that kind."""
 
-_OF_NAMES: Final = frozenset((UpdateCommand, ImportCommand, ReadCommand))
-"""Events that concern the graph alone, as letters of the update protocol and their receipts do."""
-
-_WITHOUT_MEANING: Final = _OF_NAMES | {PeerMessage, PeerPosts, PeerReceived}
+_WITHOUT_MEANING: Final = frozenset(
+    (UpdateCommand, ImportCommand, ReadCommand, PeerMessage, PeerPosts, PeerReceived, Tick)
+)
 """Frequent events of which the delivery half handles only the posts that the graph has kept for it."""
+
+
+class Task(NamedTuple):
+    """Work of one kind, and the function that does it."""
+
+    agenda: Agenda
+    work: Work
+    do: Callable[[Reach], None]
 
 
 class DeliveryCore:
     """Messages of one server: state and dispatch."""
 
-    def __init__(self, durable: DurableState, server: ServerId, post: Post) -> None:
-        self.server = server
+    def __init__(self, durable: DurableState, server: ServerId, post: Post, agenda: Agenda) -> None:
+        """Build all parts. `agenda`: that of durable messages, on which `post` marks its work."""
+        self.server, self.agenda = server, agenda
         self.incarnation = 0
         """Incarnation of this server: positions of other incarnations have another meaning."""
         self.post = post
-        self.log = Log(durable)
-        self.mailboxes = Mailboxes(durable)
-        self.listeners = Listeners()
-        self.gateways = Gateways(durable, self.mailboxes)
+        self.running = Uptime(durable, agenda)
+        self.log = Log(durable, agenda)
+        self.mailboxes = Mailboxes(durable, agenda)
+        self.listeners = Listeners(agenda)
+        self.gateways = Gateways(durable, self.mailboxes, agenda)
         self.audiences = Audiences(durable, self.mailboxes, self.listeners, self.gateways)
-        self.origin = MessageOrigin(durable, server, self.post)
+        self.origin = MessageOrigin(durable, server, self.post, self.running, agenda)
         self.senders = Senders(durable)
-        self.dead_letters = DeadLetterStore(durable)
-        self.queue = OriginQueue(durable)
+        self.dead_letters = DeadLetterStore(durable, agenda)
+        self.queue = OriginQueue(durable, agenda)
         self.policies = Policies(durable)
         self.rates = Rates()
         """Rate limits, which the shell checks before a step."""
         self.datagrams = Datagrams(server)
-        self.running = Uptime(durable)
-        self.giving_up = BacklogExpiry(self.origin, self.post, self.dead_letters, self.queue)
+        self.giving_up = BacklogExpiry(self.origin, self.post, self.dead_letters, self.queue, self.running, agenda)
         self.subscriptions = Subscriptions(server, self.log, self.mailboxes, self.listeners)
         self.writer = LogWriter(self.log, self.audiences, self.running)
         self.lost_ways = RecentDownstream()
-        self.arrivals = Arrivals(durable, server, post, self.writer, self.lost_ways)
+        self.arrivals = Arrivals(durable, server, post, self.writer, self.lost_ways, agenda)
         self.spreading = ParcelPipeline(
             origin=self.origin,
             post=post,
@@ -159,6 +171,8 @@ class DeliveryCore:
             writer=self.writer,
             senders=self.senders,
             dead_letters=self.dead_letters,
+            running=self.running,
+            agenda=agenda,
         )
         self.in_memory = InMemory(
             server, self.mailboxes, self.listeners, self.gateways, self.running, self.lost_ways, post.faults
@@ -176,20 +190,48 @@ class DeliveryCore:
         )
         self.reach: Reach | None = None
         """Interface to the graph, set before the first step."""
-        self._has_started = False
-        """True if a step has looked for servers that were removed before this server started."""
-        self._has_stepped = False
-        self._is_unused = False
-        """True if the last step left no messages, and no other state that a step could be about."""
         self._answers: list[Answer] = []
         self._unkept: list[VolatileOutput] = []
-        self._now = 0.0
         self._met_at: dict[ServerId, float] = {}
         """Time of the last meeting with each server, on the clock of steps."""
         self._held_since: dict[ServerId, float] = {}
         """Time since which posts of a server wait until it takes answers, on the clock of steps."""
         self._shown: list[Shown] = []
         self._sent: list[DatagramSent] = []
+        self._tasks = self._make_tasks(agenda, self.in_memory.agenda)
+        self._tasks_without_looking = tuple(task for task in self._tasks if task.work not in LOOKING)
+        agenda.mark(Work.START)
+        agenda.mark(Work.UPTIME)
+
+    def _make_tasks(self, durable: Agenda, memory: Agenda) -> tuple[Task, ...]:
+        """Return the work of a step, in order."""
+        kept, unkept = self.spreading, self.in_memory.spreading
+        of_both = (
+            (
+                Task(agenda, Work.LEASES, spreading.look_at_leases),
+                Task(agenda, Work.AGAIN, spreading.post_more_again),
+                Task(agenda, Work.ROUNDS, spreading.begin_rounds),
+                Task(agenda, Work.OVERS, spreading.send_overs),
+            )
+            for agenda, spreading in ((durable, kept), (memory, unkept))
+        )
+        return (
+            Task(durable, Work.START, lambda _: self.origin.backlogs.begin_start()),
+            Task(durable, Work.PARCELS, kept.make_parcels),
+            Task(memory, Work.PARCELS, self.in_memory.make_parcels),
+            Task(durable, Work.POSTS, kept.take_posts),
+            Task(memory, Work.POSTS, unkept.take_posts),
+            Task(durable, Work.ANSWERS, self._note_held),
+            Task(memory, Work.ANSWERS, self._note_held),
+            *chain.from_iterable(of_both),
+            Task(durable, Work.EXPIRY, self._give_up),
+            Task(durable, Work.SEQUENCES, kept.forget_idle),
+            Task(memory, Work.SEQUENCES, unkept.forget_idle),
+            Task(durable, Work.RETENTION, self._cut_log),
+            Task(durable, Work.UPTIME, self._write_running_time),
+            Task(durable, Work.RECIPIENTS, self.retention.forget_recipients),
+            Task(durable, Work.RELEASE, lambda _: self.origin.release()),
+        )
 
     def dedupe_with(self, subnets: Collection[Subnet]) -> None:
         """Believe only the servers of these subnets about which server serves a foreign process."""
@@ -227,66 +269,63 @@ class DeliveryCore:
 
         `renames`: old and new name of each group that the event renamed.
         """
-        self._now = self.origin.backlogs.now = self.in_memory.origin.backlogs.now = now
-        if not self._has_stepped:
-            self._has_stepped = True
-            self.origin.backlogs.begin_start()
-        reach = self._reach
+        reach, agenda, memory = self._reach, self.agenda, self.in_memory.agenda
         self.running.step(now)
-        if self._is_unused and not renames and _is_of_names(event) and not (records.nodes or records.arcs):
-            return [], []
-        self.writer.begin_step()
-        self.in_memory.writer.begin_step()
-        self.lost_ways.note(reach.onward_over_removed(records.arcs))
+        if records.arcs:
+            self.lost_ways.note(reach.onward_over_removed(records.arcs))
         for names in renames:
             self._rename(*names)
         if event.__class__ not in _WITHOUT_MEANING:
             self._take(event)
-        self.spreading.make_parcels(reach, at=self.running.seconds)
-        self.in_memory.make_parcels(reach, now)
-        self.spreading.take_posts(reach)
-        self.in_memory.spreading.take_posts(reach)
-        if self.arrivals.held or self.in_memory.arrivals.held or self._held_since:
-            held = self.arrivals.held | self.in_memory.arrivals.held
-            self._held_since = {server: self._held_since.get(server, now) for server in held}
-        self.policies.forget_deleted(records, reach.is_group)
-        self.spreading.end_step(reach)
-        self.in_memory.spreading.end_step(reach)
-        if isinstance(event, _LETTING_LOOK):
-            # A refused update leaves no trace of this kind either.
-            self._give_up()
-            self.spreading.forget_idle(reach, at=self.running.seconds)
-            self.in_memory.spreading.forget_idle(reach, at=self.running.seconds)
-            if self.origin.has_sequences:
-                # The age of sequences counts over restarts.
-                self.running.write()
-            self.retention.cut(self.origin.oldest_needed(), self._audiences_needed, reach)
-            records.log_gone += self.log.take_gone()
-        self.origin.release()
-        new, cut = self.log.take_rows()
-        records.log += new
-        if cut is not None:
-            records.cut_log_through = cut
+        if records.nodes:
+            self.policies.forget_deleted(records, reach.is_group)
+        for each in (agenda, memory):
+            if each.next_from <= self.running.seconds:
+                each.pass_time(self.running.seconds)
+        if agenda.due or memory.due:
+            self._do(self._tasks if event.__class__ in _LOOKING_EVENTS else self._tasks_without_looking)
+            if Work.ENTRIES in agenda.due:
+                self._take_entries(records)
+        if memory.due or self.in_memory.spreading.answers:
+            self._unkept += self._end_of_memory(now)
         letters, self.spreading.letters = self.spreading.letters, []
         answers = [*self._answers, *self.spreading.answers]
         self._answers, self.spreading.answers = [], []
-        self._unkept += self._end_of_memory(now)
-        self._is_unused = self._has_nothing()
         return letters, answers
 
-    def _has_nothing(self) -> bool:
-        """True if there is no message, durable, in memory or queued, and no state to forget."""
-        if not (self.spreading.is_unused and self.log.is_empty and self.in_memory.is_unused):
-            return False
-        has_more = self._held_since or self.gateways.has_more or self.giving_up.may_have_some
-        return self._has_started and not has_more
+    def _do(self, tasks: Iterable[Task]) -> None:
+        reach = self._reach
+        for agenda, work, do in tasks:
+            if work in agenda.due:
+                agenda.take_off(work)
+                do(reach)
+
+    def _take_entries(self, records: Records) -> None:
+        """Add what the step has changed in the log to its records."""
+        self.agenda.take_off(Work.ENTRIES)
+        new, cut = self.log.take_rows()
+        records.log += new
+        records.log_gone += self.log.take_gone()
+        if cut is not None:
+            records.cut_log_through = cut
+
+    def _note_held(self, _reach: Reach) -> None:
+        held = self.arrivals.held | self.in_memory.arrivals.held
+        self._held_since = {server: self._held_since.get(server, self.running.now) for server in held}
+
+    def _write_running_time(self, _reach: Reach) -> None:
+        if self.origin.has_sequences or self.queue or not self.log.is_empty:
+            self.running.write()
+
+    def _cut_log(self, _reach: Reach) -> None:
+        self.retention.cut(self.origin.oldest_needed(), self._audiences_needed)
 
     def _rename(self, old: NodeId, new: NodeId) -> None:
         """Move the state of a renamed group to its new name."""
         # Messages accepted for the old name must be in parcels before their senders continue under the new name.
         for spreading in (self.spreading, self.in_memory.spreading):
             spreading.close()
-            spreading.make_parcels(self._reach, at=self.running.seconds, is_now=True)
+            spreading.make_parcels(self._reach, is_now=True)
         self.policies.rename(old, new)
         self.mailboxes.rename(old, new)
         self.listeners.rename(old, new)
@@ -335,15 +374,17 @@ class DeliveryCore:
     @property
     def has_more(self) -> bool:
         """True if the last step left work for a `Tick`."""
-        if self._is_unused:
+        agenda = self.agenda
+        if agenda.at_once or self.in_memory.agenda.at_once:
+            return True
+        if Work.RETENTION not in agenda.due and agenda.next_from > self.running.seconds:
             return False
-        has_parcels = self.spreading.has_more or self.in_memory.spreading.has_more
-        has_more = has_parcels or self.giving_up.has_more or self.gateways.has_more
-        has_more = has_more or self.retention.is_too_old(self.origin.oldest_needed())
-        if has_more or not self.log.is_too_large:
-            return has_more
+        if self.retention.is_too_old(self.origin.oldest_needed()):
+            return True
+        if not self.log.is_too_large:
+            return False
         waiting = self.retention.waits_for_room()
-        return bool(self.giving_up.overrun(self.running.seconds, waiting)) or self.retention.makes_room(waiting)
+        return bool(self.giving_up.overrun(waiting)) or self.retention.makes_room(waiting)
 
     def _take(self, event: Event | DeliveryEvent) -> None:
         match event:
@@ -373,7 +414,7 @@ class DeliveryCore:
             case PeerStarted(peer):
                 self.arrivals.come_again(peer)
             case PeerMet(peer):
-                self._met_at[peer] = self._now
+                self._met_at[peer] = self.running.now
                 self.in_memory.lanes.met(peer)
             case PeerRestored(peer):
                 self._begin_again(peer)
@@ -455,7 +496,7 @@ class DeliveryCore:
             # Earlier messages are accepted as they were sent. Numbers of senders continue.
             for spreading in (self.spreading, self.in_memory.spreading):
                 spreading.close()
-                spreading.make_parcels(self._reach, at=self.running.seconds, is_now=True)
+                spreading.make_parcels(self._reach, is_now=True)
             senders, others = self._senders_to(event.group), self.senders
             senders.take_over(self.in_memory.senders if senders is others else others, event.group)
         self._answers.append(PolicySet(event.ticket, policy))
@@ -508,6 +549,8 @@ class DeliveryCore:
         self._require_room(spreading, send)
         spreading.require_place(send, quality)
         spreading.take(send, quality)
+        if is_in_memory:
+            self.in_memory.note_open()
         return spreading
 
     def _require_room(self, spreading: ParcelPipeline, send: Send) -> None:
@@ -559,7 +602,7 @@ class DeliveryCore:
             faults[sender, PeerFault.UNREADABLE] += 1
             return
         if isinstance(found, Carried):
-            self.in_memory.came(sender, found, self._reach, self._now)
+            self.in_memory.came(sender, found, self._reach, self.running.now)
         elif isinstance(found, Onward):
             if not self.datagrams.told(sender, found, self._reach):
                 faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
@@ -587,14 +630,10 @@ class DeliveryCore:
         self.spreading.forget_removed(self._reach)
         self.in_memory.look_for_removed(self._reach)
 
-    def _give_up(self) -> None:
-        if not self._has_started:
-            self._has_started = True
-            self.giving_up.look(self._reach)
+    def _give_up(self, reach: Reach) -> None:
         overrun = self.retention.waits_for_room() if self.log.is_too_large else ()
-        if self.giving_up.may_have_some:
-            for position in self.giving_up.advance(self.running.seconds, self._reach, overrun=overrun):
-                self.spreading.end_round(position, self._reach)
+        for position in self.giving_up.advance(reach, overrun=overrun):
+            self.spreading.end_round(position, reach)
         if self.queue:
             self.running.write()
 
@@ -620,10 +659,3 @@ class DeliveryCore:
     def _reach(self) -> Reach:
         assert self.reach is not None, "set before the first step"
         return self.reach
-
-
-def _is_of_names(event: Event | DeliveryEvent) -> bool:
-    """True if an event concerns the graph alone, and not messages."""
-    if isinstance(event, PeerMessage | PeerReceived):
-        return event.lane is Lane.LETTERS
-    return event.__class__ in _OF_NAMES

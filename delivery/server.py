@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from delivery.core import DeliveryCore
+from delivery.model.agenda import Agenda
 from delivery.model.events import Answer, DeliveryEvent
 from delivery.model.reach import Reach
 from delivery.snapshot import MessageSnapshot
@@ -49,10 +50,11 @@ class Server(ServerCore):
         super()._start(context, configured=configured)
         self._stepped_at = 0.0
         assert isinstance(self.posts, Post)
-        self.delivery = DeliveryCore(context.durable, context.server, self.posts)
+        self.delivery = DeliveryCore(context.durable, context.server, self.posts, self._agenda)
 
     def _make_posts(self, durable: DurableState) -> Channels:
-        return Post(durable)
+        self._agenda = Agenda()
+        return Post(durable, self._agenda)
 
     def _take_post(self, post: PeerMessage) -> None:
         """Keep a post for the delivery half, which handles it when its turn comes."""

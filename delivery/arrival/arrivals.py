@@ -27,6 +27,7 @@ from delivery.arrival.recent_downstream import RecentDownstream
 from delivery.arrival.recipient_claims import RecipientClaims
 from delivery.log.segments import Writer
 from delivery.mailboxes.audiences import NOBODY
+from delivery.model.agenda import Agenda, Work
 from delivery.model.reach import Reach
 from delivery.origin.servers_below import is_home, onward, servers_apart
 from delivery.wire.post_lanes import ANSWERS_BYTES_LIMIT, Postage
@@ -103,9 +104,15 @@ class Arrivals:
     """Posts of other servers that are not handled yet, and state of the parcels that were."""
 
     def __init__(
-        self, durable: DurableState, server: ServerId, post: Postage, writer: LogWriter, lost_ways: RecentDownstream
+        self,
+        durable: DurableState,
+        server: ServerId,
+        post: Postage,
+        writer: LogWriter,
+        lost_ways: RecentDownstream,
+        agenda: Agenda,
     ) -> None:
-        self._server = server
+        self._server, self._agenda = server, agenda
         self._post = post
         self._writer = writer
         self.foreign = RecipientClaims()
@@ -117,8 +124,6 @@ class Arrivals:
         """Count of lost paths that the origin was told, by origin and sequence."""
         self._waiting: defaultdict[ServerId, _Waiting] = defaultdict(_Waiting)
         """Posts that are not handled yet, by sender."""
-        self.has_more = False
-        """True if a post waits only for another step."""
         self.answers_limit_bytes = ANSWERS_BYTES_LIMIT
         self.held: set[ServerId] = set()
         """Senders whose posts wait until the sender takes the answers to earlier posts."""
@@ -134,6 +139,7 @@ class Arrivals:
                 self._post.faults[sender, PeerFault.TOO_MUCH_POST] += 1
             else:
                 waiting.add(number, encoded)
+                self._agenda.mark(Work.POSTS)
 
     def take(
         self, reach: Reach, is_ready: Callable[[ServerId, PostMessage, Reach], bool]
@@ -148,14 +154,16 @@ class Arrivals:
 
         All posts of a sender that takes no answers wait, because each would cause further answers.
         """
-        self.has_more = False
         if self.held:
             self.held.clear()
-        for sender in [sender for sender, waiting in self._waiting.items() if waiting.posts]:
+            self._agenda.mark(Work.ANSWERS)
+        senders = [sender for sender, waiting in self._waiting.items() if waiting.posts]
+        for sender in senders:
             waiting = self._waiting[sender].posts
             while (number := self._post.handled_through(sender) + 1) in waiting:
                 if self._post.answers_bytes(sender) >= self.answers_limit_bytes:
                     self.held.add(sender)
+                    self._agenda.mark(Work.ANSWERS)
                     break
                 encoded = waiting[number]
                 try:
@@ -169,13 +177,16 @@ class Arrivals:
                     if not reach.is_settled_with(sender) or accepted_in > reach.view_number():
                         break
                     if not self._writer.is_ready(message.targets, reach):
-                        self.has_more = True
+                        self._agenda.mark_at_once(Work.POSTS)
                         break
                 elif not is_ready(sender, message, reach):
-                    self.has_more = True
+                    self._agenda.mark_at_once(Work.POSTS)
                     break
                 self._pass(sender, number)
                 yield sender, message, encoded
+            if waiting:
+                # The next post may wait for a view, for answers to leave, or for a lost one before it.
+                self._agenda.mark(Work.POSTS)
 
     def _pass(self, sender: ServerId, number: int) -> None:
         self._post.take(sender, number)
@@ -343,11 +354,6 @@ class Arrivals:
                 self.foreign.forget(origin)
         for key in [key for key in self._remembered if not reach.is_known(key[0])]:
             del self._remembered[key]
-
-    @property
-    def has_some(self) -> bool:
-        """Return True if a post waits."""
-        return any(waiting.posts for waiting in self._waiting.values())
 
     def waiting(self, sender: ServerId) -> int:
         """Return the number of waiting posts of a server."""

@@ -27,14 +27,13 @@ class LogWriter:
     def __init__(self, log: Log, audiences: Audiences, running: Uptime) -> None:
         self._log, self._audiences, self._running = log, audiences, running
         self.items_of_a_step = ITEMS_OF_A_STEP
-        self._room = self.items_of_a_step
-
-    def begin_step(self) -> None:
-        """Note that another step begins."""
-        self._room = self.items_of_a_step
+        self._room, self._room_of_step = 0, 0
+        """Processes that a step may still visit, and the number of that step."""
 
     def is_ready(self, targets: TargetSet, reach: Reach) -> bool:
         """True if the audience of a target set is available. Otherwise this step computes a part of it."""
+        if self._room_of_step != self._running.step_count:
+            self._room, self._room_of_step = self.items_of_a_step, self._running.step_count
         if self._room > 0:
             self._room = self._audiences.prepare(targets, reach, self._room)
         return self._room > 0

@@ -56,18 +56,15 @@ class Retention:
         self._mailboxes, self._listeners, self._gateways = mailboxes, listeners, gateways
         self._started_at = log.last
 
-    def cut(self, posted_from: int | None, audiences: Callable[[], Collection[int]], reach: Reach) -> None:
+    def cut(self, posted_from: int | None, audiences: Callable[[], Collection[int]]) -> None:
         """Cut the entries that no reader needs, and those beyond the limits.
 
         `posted_from`: position of the oldest entry still to be posted to other servers. `audiences`: returns the
         numbers of audiences to which anything besides entries refers.
         """
-        if self._log.last > self._log.cut:
-            self._cut(posted_from, audiences)
-        self._gateways.forget(reach.lives_here, lambda: self._audiences.everybody() | self._in_memory.everybody())
-
-    def _cut(self, posted_from: int | None, audiences: Callable[[], Collection[int]]) -> None:
         log, before = self._log, self._log.cut
+        if log.is_empty:
+            return
         needed = (self._mailboxes.needed_from(), self._listeners.needed_from(), posted_from)
         log.cut_through(min((entry for entry in needed if entry is not None), default=log.last + 1) - 1)
         if log.is_too_large:
@@ -81,6 +78,11 @@ class Retention:
         if log.cut != before:
             self._audiences.forget_unused(cut=log.cut, started_at=self._started_at, needed=audiences())
             self._gateways.look_again()
+        log.mark_next_retention()
+
+    def forget_recipients(self, reach: Reach) -> None:
+        """Forget some recipients of gateways that no audience needs."""
+        self._gateways.forget(reach.lives_here, lambda: self._audiences.everybody() | self._in_memory.everybody())
 
     def _make_room(self) -> None:
         log = self._log

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from delivery.log.holders import QUARTER, Holders
 from delivery.log.segments import ForAudience, Going, Segment, SegmentShare, Writer, number_of
+from delivery.model.agenda import Agenda, Work
 from delivery.model.words import Position
 from namegraph import NUMBERS, TEXTS, DurableMap, DurableState, LogRecord, packed
 
@@ -64,7 +65,8 @@ NOBODY_KNOWN = Writer("", "")
 class Log:
     """Ends of the log, its segments, and the entries that this step appends."""
 
-    def __init__(self, durable: DurableState) -> None:
+    def __init__(self, durable: DurableState, agenda: Agenda) -> None:
+        self._agenda = agenda
         self._ends = DurableMap(durable, "log ends", TEXTS, packed(tuple[int, int]))
         """Last position that was given, and last position that was cut: one value, without a key."""
         self._segments = DurableMap(durable, "log segments", NUMBERS, packed(Segment))
@@ -95,8 +97,9 @@ class Log:
         """Entries of the newest segment that were appended since this server started."""
         self._recent_behind = self.last
         """Last position before the entries of `_recent`: every later entry is among them."""
-        self.limit_bytes = LOG_BYTES_LIMIT
-        self.limit_seconds = LOG_SECONDS_LIMIT
+        self._limit_bytes = LOG_BYTES_LIMIT
+        self._limit_seconds = LOG_SECONDS_LIMIT
+        self._agenda.mark(Work.RETENTION)
         self.cut_at_least = CUT_AT_LEAST
         self._new: list[LogRecord] = []
         self._cut_now = False
@@ -137,13 +140,41 @@ class Log:
         self._segments.touch(self._newest)
         self._segments_size += size
         self._ends[""] = (self.last, self.cut)
+        self._agenda.mark(Work.ENTRIES)
+        self._mark_retention()
         return self.last
+
+    def _mark_retention(self) -> None:
+        self._agenda.mark(Work.RETENTION)
+        if self._segments_size > self._limit_bytes:
+            # Parcels that servers have not confirmed may have to give way first.
+            self._agenda.mark(Work.EXPIRY)
+
+    @property
+    def limit_bytes(self) -> int:
+        """Most bytes of the log."""
+        return self._limit_bytes
+
+    @limit_bytes.setter
+    def limit_bytes(self, limit: int) -> None:
+        self._limit_bytes = limit
+        self._mark_retention()
+
+    @property
+    def limit_seconds(self) -> float:
+        """Longest retention of an entry, in seconds of running time."""
+        return self._limit_seconds
+
+    @limit_seconds.setter
+    def limit_seconds(self, seconds: float) -> None:
+        self._limit_seconds = seconds
+        self._mark_retention()
 
     def _is_full(self, newest: Segment, at: float) -> bool:
         return (
             self.last - self._newest >= SEGMENT_ENTRIES
-            or at - newest.began_at >= min(SEGMENT_SECONDS, self.limit_seconds)
-            or newest.size >= max(self.limit_bytes // SEGMENTS_OF_LOG, SEGMENT_BYTES_AT_LEAST)
+            or at - newest.began_at >= min(SEGMENT_SECONDS, self._limit_seconds)
+            or newest.size >= max(self._limit_bytes // SEGMENTS_OF_LOG, SEGMENT_BYTES_AT_LEAST)
         )
 
     def _begin_segment(self, at: float) -> Segment:
@@ -173,6 +204,9 @@ class Log:
             del self._firsts[0]
         self._ends[""] = (self.last, self.cut)
         self._cut_now = True
+        self._agenda.mark(Work.ENTRIES)
+        # A step cuts no more than `CUT_AT_MOST`.
+        self._agenda.mark(Work.RETENTION)
 
     @property
     def size(self) -> int:
@@ -254,12 +288,12 @@ class Log:
     @property
     def is_too_large(self) -> bool:
         """True if the log exceeds its size limit and entries must go."""
-        return self._segments_size > self.limit_bytes and len(self._segments) > 1 and self.size > self.limit_bytes
+        return self._segments_size > self._limit_bytes and len(self._segments) > 1 and self.size > self._limit_bytes
 
     def next_to_go(self) -> Going | None:
         """Return the shares that go first if the log is too large. None if no share may go."""
         recent = [share for first in self._firsts[-2:] for share in self._segments[first].left()]
-        found = self._holders.who_gives_way(recent, limit=self.limit_bytes, newest=self._newest)
+        found = self._holders.who_gives_way(recent, limit=self._limit_bytes, newest=self._newest)
         if found is None:
             return None
         first, source, addressed = found
@@ -276,6 +310,7 @@ class Log:
             segment.size -= share.size
             self._segments_size -= share.size
         self._gone += going.positions()
+        self._agenda.mark(Work.ENTRIES)
         if not any(segment.left()):
             segment.make_hole()
         self._gone_in[first] = segment.gone(0, last - first + 1)
@@ -324,7 +359,7 @@ class Log:
 
     def is_heavy(self, source: str) -> bool:
         """True if a source holds more than a quarter of the size limit."""
-        return self._holders.sources.get(number_of(source), 0) * QUARTER > self.limit_bytes
+        return self._holders.sources.get(number_of(source), 0) * QUARTER > self._limit_bytes
 
     def source_of(self, going: Going) -> str:
         """Return the source of shares that go. Empty if the source has written no entry lately."""
@@ -337,7 +372,20 @@ class Log:
         if oldest is None:
             return False
         kept_seconds = at - self._segments[oldest[0]].began_at
-        return kept_seconds >= self.limit_seconds + min(SEGMENT_SECONDS, self.limit_seconds)
+        return kept_seconds >= self._oldest_kept_seconds
+
+    @property
+    def _oldest_kept_seconds(self) -> float:
+        """Running time after the begin of a segment from which on all its entries are older than the limit."""
+        return self._limit_seconds + min(SEGMENT_SECONDS, self._limit_seconds)
+
+    def mark_next_retention(self) -> None:
+        """Mark the time from which on the oldest segment is too old, and a log that is still too large."""
+        if self._firsts:
+            began_at = self._segments[self._firsts[0]].began_at
+            self._agenda.mark_from(Work.RETENTION, began_at + self._oldest_kept_seconds)
+        if self.is_too_large:
+            self._mark_retention()
 
     def take_rows(self) -> tuple[list[LogRecord], int | None]:
         """Return the entries that this step appended, and the position through which it cut. None if it has not cut."""

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from pyroaring import BitMap
 
 from delivery.mailboxes.mailboxes import Mailboxes
+from delivery.model.agenda import Agenda, Work
 from delivery.model.words import patterns_of, serves
 from namegraph import NODES, DurableMap, DurableState, NodeId, packed
 
@@ -48,8 +49,8 @@ NOBODY = Recipients(0, BitMap())
 class Gateways:
     """All recipients, and the gateways that serve them."""
 
-    def __init__(self, durable: DurableState, mailboxes: Mailboxes) -> None:
-        self._mailboxes = mailboxes
+    def __init__(self, durable: DurableState, mailboxes: Mailboxes, agenda: Agenda) -> None:
+        self._mailboxes, self._agenda = mailboxes, agenda
         self._numbers = DurableMap(durable, "recipient", NODES, packed(int))
         """Numbers of recipients, by process."""
         self._names = {number: name for name, number in self._numbers.items()}
@@ -129,6 +130,7 @@ class Gateways:
             self._served_at = self._mailboxes.version
             if before.keys() - self._served.keys():
                 self._to_look = len(self._numbers)
+                self._note_work()
         return self._served
 
     def _matching(self, pattern: NodeId) -> BitMap:
@@ -167,11 +169,13 @@ class Gateways:
         """
         self._to_look = min(len(self._numbers), self._to_look + LOOKED_AT + 2 * self._numbered_since)
         self._numbered_since = 0
+        self._note_work()
 
-    @property
-    def has_more(self) -> bool:
-        """True if recipients are still to be checked."""
-        return self._to_look > 0
+    def _note_work(self) -> None:
+        if self._to_look:
+            self._agenda.mark_at_once(Work.RECIPIENTS)
+        else:
+            self._agenda.take_off(Work.RECIPIENTS)
 
     def forget(self, lives_here: Callable[[NodeId], bool], in_audiences: Callable[[], BitMap]) -> None:
         """Check some recipients. Forget each that is in no group here, or has no gateway, once no audience has its bit.
@@ -195,6 +199,7 @@ class Gateways:
             else:
                 self._turns.append(name)
         self.version += len(self._numbers) != before
+        self._note_work()
 
     def _forget(self, name: NodeId) -> None:
         number = self._numbers.pop(name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from delivery.mailboxes.mailboxes import ReaderPlaces
+from delivery.model.agenda import Agenda, Work
 from delivery.model.words import Position
 from namegraph import NodeId
 
@@ -20,7 +21,8 @@ from namegraph import NodeId
 class Listeners:
     """All ephemeral subscriptions of this server, each known by the ticket that began it."""
 
-    def __init__(self) -> None:
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
         self.numbers: dict[NodeId, int] = {}
         """Numbers in audiences, by process: one number for all listeners of a process."""
         self.version = 0
@@ -48,6 +50,7 @@ class Listeners:
             self._places[ticket] = process, through
             self._needed.remove(before.entry)
             self._needed.add(through.entry)
+            self._agenda.mark(Work.RETENTION)
 
     def end(self, ticket: int) -> None:
         """End a subscription. The call has no effect if the ticket has no subscription."""
@@ -55,6 +58,7 @@ class Listeners:
             return
         process, place = self._places.pop(ticket)
         self._needed.remove(place.entry)
+        self._agenda.mark(Work.RETENTION)
         self._of[process].discard(ticket)
         if not self._of[process]:
             del self._of[process], self.numbers[process]

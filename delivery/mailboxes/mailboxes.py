@@ -19,6 +19,7 @@ import numpy
 from msgspec import Struct
 from pyroaring import BitMap
 
+from delivery.model.agenda import Agenda, Work
 from delivery.model.words import Position, is_pattern
 from delivery.wire.posts import PARCEL_MESSAGES_LIMIT
 from namegraph import NODES, TEXTS, DurableMap, DurableState, KeyForm, NodeId, Slices, packed, sorted_in_slices
@@ -89,7 +90,8 @@ _KEYS = KeyForm[SubscriptionKey](lambda key: f"{key[0]} {key[1]}", _read_key)
 class Mailboxes:
     """All mailboxes of this server."""
 
-    def __init__(self, durable: DurableState) -> None:
+    def __init__(self, durable: DurableState, agenda: Agenda) -> None:
+        self._agenda = agenda
         self._mailboxes = DurableMap(durable, "mailbox", NODES, packed(MailboxRecord))
         self._next = DurableMap(durable, "mailbox number", TEXTS, packed(int))
         """Next number in audiences: one value, without a key."""
@@ -142,7 +144,7 @@ class Mailboxes:
         self._idle.add(number)
         self._needed.add(at)
         self._slowest[number] = _place(Position.before(at))
-        self.version += 1
+        self._changed()
         return number
 
     def new_number(self) -> int:
@@ -163,7 +165,7 @@ class Mailboxes:
         for name in names:
             self._needed.remove(self._cursors.pop((mailbox.number, name)).entry)
         self._slowest[mailbox.number] = _NOBODY
-        self.version += 1
+        self._changed()
 
     def rename(self, old: NodeId, new: NodeId) -> None:
         """Move the archive of a renamed group, with its subscriptions, unless the new name has a mailbox."""
@@ -171,7 +173,13 @@ class Mailboxes:
             return
         self._mailboxes[new] = self._mailboxes.pop(old)
         self.numbers[new] = self.numbers.pop(old)
+        self._changed()
+
+    def _changed(self) -> None:
+        """Note that a mailbox was opened, closed or renamed."""
         self.version += 1
+        self._agenda.mark(Work.RETENTION)
+        self._agenda.mark(Work.RECIPIENTS)
 
     @property
     def numbered(self) -> int:
@@ -211,6 +219,7 @@ class Mailboxes:
         self._needed.add(cursor.entry)
         self._cursors[mailbox.number, name] = Cursor(cursor.entry, cursor.item, 0, caller)
         self._slowest[mailbox.number] = self._slowest_of(mailbox)
+        self._agenda.mark(Work.RETENTION)
 
     def cursor(self, key: SubscriptionKey) -> Cursor | None:
         """Return the cursor of a subscription. None if the subscription does not exist."""
@@ -243,6 +252,8 @@ class Mailboxes:
         self._needed.remove(before.entry)
         self._needed.add(position.entry)
         self._cursors[key] = Cursor(position.entry, position.item, epoch, before.made_by)
+        if position.entry != before.entry:
+            self._agenda.mark(Work.RETENTION)
         number = key[0]
         self._slowest[number] = min(
             _place(self._cursors[number, name].position) for name in self._subscriptions[number]

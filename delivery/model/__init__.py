@@ -5,4 +5,5 @@ policy    rules for messages to a group, kept at its home
 events    input of the delivery half of a step, and its output
 reach     questions to the graph
 uptime    running time of this server, which measures the age of messages
+agenda    work that parts have for coming steps
 """

@@ -8,6 +8,7 @@ See docs/protocol-messages.md, "Log, audiences, mailboxes".
 
 from __future__ import annotations
 
+from delivery.model.agenda import Agenda, Work
 from namegraph import TEXTS, DurableMap, DurableState, packed
 
 LONGEST_PAUSE_SECONDS = 600.0
@@ -19,19 +20,28 @@ WRITTEN_EVERY_SECONDS = 600.0
 class Uptime:
     """Seconds of running time, which rise with each step."""
 
-    def __init__(self, durable: DurableState) -> None:
+    def __init__(self, durable: DurableState, agenda: Agenda) -> None:
+        self._agenda = agenda
         self._written = DurableMap(durable, "running time", TEXTS, packed(float))
         """Running time in seconds: one value, without a key."""
         self.seconds = self._written.get("", 0.0)
-        self._stepped_at: float | None = None
+        self.step_count = 0
+        """Number of steps since the start."""
+        self.now = 0.0
+        """Time of the present step, on the clock of steps."""
 
     def step(self, now: float) -> None:
         """Count a step that is taken at time `now` on the clock of steps."""
-        if self._stepped_at is not None:
-            self.seconds += min(max(0.0, now - self._stepped_at), LONGEST_PAUSE_SECONDS)
-        self._stepped_at = now
+        if self.step_count and now > self.now:
+            self.seconds += min(now - self.now, LONGEST_PAUSE_SECONDS)
+        self.step_count += 1
+        self.now = now
 
     def write(self) -> None:
-        """Store the running time, unless it was stored less than `WRITTEN_EVERY_SECONDS` ago."""
+        """Store the running time, unless it was stored less than `WRITTEN_EVERY_SECONDS` ago, and mark the next time.
+
+        The caller has state whose age counts over restarts.
+        """
         if self.seconds - self._written.get("", 0.0) >= WRITTEN_EVERY_SECONDS:
             self._written[""] = self.seconds
+        self._agenda.mark_from(Work.UPTIME, self._written.get("", 0.0) + WRITTEN_EVERY_SECONDS)

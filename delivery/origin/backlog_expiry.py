@@ -16,7 +16,9 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from delivery.model.agenda import Agenda, Work
 from delivery.model.reach import Reach
+from delivery.model.uptime import Uptime
 from delivery.origin.dead_letters import DeadLetterStore, DeadReason
 from delivery.origin.origin import MessageOrigin
 from delivery.origin.queue import OriginQueue
@@ -45,29 +47,43 @@ class _Left:
 class BacklogExpiry:
     """Parcels to be given up, and progress of that work."""
 
-    def __init__(self, origin: MessageOrigin, post: Post, dead_letters: DeadLetterStore, queue: OriginQueue) -> None:
+    def __init__(
+        self,
+        origin: MessageOrigin,
+        post: Post,
+        dead_letters: DeadLetterStore,
+        queue: OriginQueue,
+        running: Uptime,
+        agenda: Agenda,
+    ) -> None:
         self._origin, self._post, self._dead_letters, self._queue = origin, post, dead_letters, queue
+        self._running, self._agenda = running, agenda
         self._left: dict[ServerId, _Left] = {}
-        self._has_expired = False
+        self._has_looked = False
+        """True if `look` was called since this server started."""
         self._has_homeless = False
         """True if messages whose home was removed may be queued."""
-        self.limit_seconds = BACKLOG_SECONDS_LIMIT
+        self._limit_seconds = BACKLOG_SECONDS_LIMIT
         self.slice_parcels = SLICE_PARCELS
+        agenda.mark(Work.EXPIRY)
 
     @property
-    def has_more(self) -> bool:
-        """True if the next step must continue."""
-        return bool(self._left) or self._has_expired or self._has_homeless
+    def limit_seconds(self) -> float:
+        """Running time for which a parcel or a queued message waits, in seconds."""
+        return self._limit_seconds
 
-    @property
-    def may_have_some(self) -> bool:
-        """True if `advance` may find a parcel or message to give up."""
-        has_some = not self._origin.backlog.is_empty or self._origin.has_not_posted
-        return self.has_more or has_some or bool(self._queue)
+    @limit_seconds.setter
+    def limit_seconds(self, seconds: float) -> None:
+        self._limit_seconds = seconds
+        self._agenda.mark(Work.EXPIRY)
 
     def look(self, reach: Reach) -> None:
         """Find the servers that are not known any more: they are removed for good, and no parcel waits for them."""
-        self._has_homeless = True
+        self._look(reach)
+        self._agenda.mark_at_once(Work.EXPIRY)
+
+    def _look(self, reach: Reach) -> None:
+        self._has_looked = self._has_homeless = True
         awaited = {*self._origin.posted_to(), *self._post.receivers(), *self._dead_letters.replayed_to()}
         for server in sorted(awaited):
             if server not in self._left and not reach.is_known(server):
@@ -75,11 +91,15 @@ class BacklogExpiry:
                 self._origin.removed(server)
                 self._left[server] = _Left(deque(self._origin.unsettled))
 
-    def advance(self, at: float, reach: Reach, *, overrun: Collection[int] = ()) -> Iterator[int]:
-        """Give up a slice. Yield each parcel that may be settled by that, at once. `at`: the running time.
+    def advance(self, reach: Reach, *, overrun: Collection[int] = ()) -> Iterator[int]:
+        """Give up a slice. Yield each parcel that may be settled by that, at once.
 
         `overrun`: positions of entries for which the log has no room.
         """
+        if not self._has_looked:
+            # Servers may have been removed before this server started.
+            self._look(reach)
+        at = self._running.seconds
         budget = self.slice_parcels
         budget = self._give_up_queued(at, reach, budget)
         for position, receiver, encoded, _ in self._origin.take_not_posted():
@@ -102,18 +122,30 @@ class BacklogExpiry:
                     del self._left[server]
                 else:
                     left.blanked_through, budget = through, 0
-        expired = self._origin.backlog.accepted_before(at - self.limit_seconds, at_most=budget)
+        expired = self._origin.backlog.accepted_before(at - self._limit_seconds, at_most=budget)
         if not expired and overrun:
-            expired = self.overrun(at, overrun, at_most=budget)
-        self._has_expired = bool(expired)
+            expired = self.overrun(overrun, at_most=budget)
         for position in expired:
             for server in self._origin.expire(position):
                 self._give_up(position, server, DeadReason.EXPIRED)
             yield position
+        self._mark_next(has_expired=bool(expired))
 
-    def overrun(self, at: float, positions: Collection[int], *, at_most: int = 1) -> list[int]:
+    def _mark_next(self, *, has_expired: bool) -> None:
+        """Mark the work that `advance` has left."""
+        if self._left or has_expired or self._has_homeless:
+            self._agenda.mark_at_once(Work.EXPIRY)
+        if self._queue:
+            # The deadlines of queued messages are not in order.
+            self._agenda.mark(Work.EXPIRY)
+        oldest = self._origin.backlog.oldest_accepted_at
+        if oldest is not None:
+            self._agenda.mark_from(Work.EXPIRY, oldest + self._limit_seconds)
+
+    def overrun(self, positions: Collection[int], *, at_most: int = 1) -> list[int]:
         """Return at most `at_most` parcels that give way at once, among those for which the log has no room."""
-        return self._origin.backlog.accepted_before(at - OVERRUN_SECONDS, at_most=at_most, among=positions)
+        before = self._running.seconds - OVERRUN_SECONDS
+        return self._origin.backlog.accepted_before(before, at_most=at_most, among=positions)
 
     def _give_up_queued(self, at: float, reach: Reach, budget: int) -> int:
         """Give up queued messages in the same way. Return the rest of the budget."""
@@ -123,7 +155,7 @@ class BacklogExpiry:
             budget -= len(homeless)
             for number, message in homeless:
                 self._dead_letters.add_queued(number, message, DeadReason.SERVER_REMOVED)
-        for number, message in self._queue.expired(at, self.limit_seconds, at_most=budget):
+        for number, message in self._queue.expired(at, self._limit_seconds, at_most=budget):
             budget -= 1
             self._dead_letters.add_queued(number, message, DeadReason.EXPIRED)
         return budget

@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from delivery.model.agenda import Agenda, Work
+from delivery.model.uptime import Uptime
 from namegraph import ServerId
 
 BACKLOG_BYTES_LIMIT = 64 * 1024 * 1024
@@ -105,9 +107,8 @@ class Untold:
 class Backlogs:
     """The backlogs of all receivers of one origin."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
-        """Time of the present step, on the clock of steps."""
+    def __init__(self, running: Uptime, agenda: Agenda) -> None:
+        self._running, self._agenda = running, agenda
         self.limit_bytes = BACKLOG_BYTES_LIMIT
         self.overshoot_limit_bytes = OVERSHOOT_BYTES_LIMIT
         self.most_bytes = BACKLOG_BYTES_MOST
@@ -125,13 +126,14 @@ class Backlogs:
         """Count a parcel of `size` bytes for a receiver, unless it is counted."""
         backlog = self._of.get(receiver)
         if backlog is None:
-            backlog = self._of[receiver] = _Backlog(self.now)
+            backlog = self._of[receiver] = _Backlog(self._running.now)
         if position in backlog.parcels:
             return
         backlog.parcels[position] = size
         backlog.size += self.memory_of(size)
-        if backlog.size >= self.limit_bytes:
+        if backlog.size >= self.limit_bytes and receiver not in self.full:
             self.full.add(receiver)
+            self._agenda.mark(Work.LEASES)
         receivers = self._receivers_of.get(position, 0)
         self._receivers_of[position] = receivers + 1
         if not receivers:
@@ -144,8 +146,9 @@ class Backlogs:
         if backlog is None or size is None:
             return
         backlog.size -= self.memory_of(size)
-        if backlog.size < self.limit_bytes:
+        if backlog.size < self.limit_bytes and receiver in self.full:
             self.full.discard(receiver)
+            self._agenda.mark(Work.LEASES)
         if not backlog.parcels:
             del self._of[receiver]
         receivers = self._receivers_of[position] - 1
@@ -162,12 +165,12 @@ class Backlogs:
     def note_confirmed(self, receiver: ServerId) -> None:
         """Note that a receiver confirms a parcel now."""
         if receiver in self._of:
-            self._of[receiver].since = self.now
+            self._of[receiver].since = self._running.now
 
     def begin_start(self) -> None:
         """Restart the clocks of all backlogs, as the server has just started."""
         for backlog in self._of.values():
-            backlog.since = self.now
+            backlog.since = self._running.now
 
     def overshot(self, more_bytes: int) -> ServerId | None:
         """Return a full receiver with no room for parcels that may go to it. None if there is none.

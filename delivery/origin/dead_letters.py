@@ -35,6 +35,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, msgpack, structs
 
+from delivery.model.agenda import Agenda, Work
 from delivery.origin.queue import QueuedMessage
 from delivery.wire.posts import Confirm, Over, Parcel, decode_stored
 from namegraph import NUMBERS, TEXTS, DurableMap, DurableState, NodeId, ServerId, packed
@@ -135,7 +136,8 @@ class UndeliveredParcel(NamedTuple):
 class DeadLetterStore:
     """All dead letters of this server."""
 
-    def __init__(self, durable: DurableState) -> None:
+    def __init__(self, durable: DurableState, agenda: Agenda) -> None:
+        self._agenda = agenda
         self._rows = DurableMap(durable, "dead letter", NUMBERS, packed(_ParcelRow))
         self._lost = DurableMap(durable, "messages lost", TEXTS, packed(int))
         """Number of lost messages, by reason."""
@@ -242,6 +244,7 @@ class DeadLetterStore:
             key = (parcel.sequence, parcel.start, parcel.first_serial)
             del self._numbers[key]
             self._over += [(server, Over(*key)) for server in row.remembering if server in row.lacking]
+            self._agenda.mark(Work.OVERS)
         self.size -= len(row.encoded)
 
     def confirmed(self, server: ServerId, confirm: Confirm) -> bool:

@@ -34,8 +34,10 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
+from delivery.model.agenda import Agenda, Work
 from delivery.model.events import Answer, Settled
 from delivery.model.reach import Reach
+from delivery.model.uptime import Uptime
 from delivery.model.words import Kept, Quality
 from delivery.origin.backlogs import Backlogs
 from delivery.origin.parcel_builder import ParcelBuilder, WaitingMessage, asked_to_be_told
@@ -165,8 +167,16 @@ class NotPosted(NamedTuple):
 class MessageOrigin:
     """All sequences of this server."""
 
-    def __init__(self, durable: DurableState, server: ServerId, post: Postage, kept: Kept = Kept.DURABLE) -> None:
-        self.kept = kept
+    def __init__(
+        self,
+        durable: DurableState,
+        server: ServerId,
+        post: Postage,
+        running: Uptime,
+        agenda: Agenda,
+        kept: Kept = Kept.DURABLE,
+    ) -> None:
+        self.kept, self._running, self._agenda = kept, running, agenda
         self.server = server
         self._post = post
         self._rows = DurableMap(durable, "sequence", NUMBERS, packed(_SequenceRow))
@@ -194,7 +204,7 @@ class MessageOrigin:
         """Tickets and message ids of callers waiting for a parcel to settle, by log position."""
         self._to_release: dict[int, None] = {}
         """Positions of parcels in memory that may be settled and in no lane."""
-        self.backlogs = Backlogs()
+        self.backlogs = Backlogs(running, agenda)
         """Parcels that receivers have not confirmed, or not taken out of their lanes."""
         self._settled_bytes = 0
         """Bytes of settled parcels that stay behind an older one of their sequence."""
@@ -202,7 +212,9 @@ class MessageOrigin:
         """Number of this start of the server, contained in the ids of the messages that it accepts."""
         self.backlog_bytes = 0
         self.settled_limit_bytes = SETTLED_BYTES_LIMIT
-        self.posted_at_once = self._room = POSTED_AT_ONCE
+        self.posted_at_once = POSTED_AT_ONCE
+        self._spent, self._spent_in_step = 0, 0
+        """Parcels that a step has posted to servers that were found late, and the number of that step."""
         self._not_posted: list[NotPosted] = []
         """Parcels not posted since the last `take_not_posted`."""
         self._learn_parcels()
@@ -217,6 +229,18 @@ class MessageOrigin:
         for number, of in sorted(self._rows.items(), key=lambda each: (each[1].used_at, each[0])):
             if number not in self._sequences:
                 self._idle[of.is_plain][number] = None
+        agenda.mark(Work.SEQUENCES)
+        if self._left_again:
+            agenda.mark_at_once(Work.AGAIN)
+
+    @property
+    def _room(self) -> int:
+        """Number of parcels that this step may still post to servers that are found late."""
+        return self.posted_at_once - (self._spent if self._spent_in_step == self._running.step_count else 0)
+
+    def _spend_room(self) -> None:
+        is_first = self._spent_in_step != self._running.step_count
+        self._spent, self._spent_in_step = 1 if is_first else self._spent + 1, self._running.step_count
 
     def _learn_parcels(self) -> None:
         """Build the in-memory state of the sequences from the rows of parcels."""
@@ -253,7 +277,7 @@ class MessageOrigin:
         for server in {*waiting, *self._post.receivers_of(position)}:
             self.backlogs.add(server, position, len(encoded))
         if row is None:
-            self._to_release[position] = None
+            self._let_go(position)
         elif position in self._sequences[row.sequence].settled:
             self._settled_bytes += len(encoded)
 
@@ -292,6 +316,8 @@ class MessageOrigin:
                 number = self._numbers[targets, quality] = self._last_number
                 self._ends[""] = (self._last_number, self._first_serial)
                 self._rows[number] = _SequenceRow(targets, quality, self._first_serial)
+                if not self._agenda.is_timed(Work.UPTIME):
+                    self._agenda.mark(Work.UPTIME)
                 if len(targets) == 1:
                     self._alone[targets[0].name] = number
                 self._others += not is_plain(targets)
@@ -310,9 +336,13 @@ class MessageOrigin:
 
     def _is_idle(self, number: int) -> None:
         """Note that all parcels of a sequence are settled, as the most recently used idle sequence."""
-        idle = self._idle[self._rows[number].is_plain]
+        row = self._rows[number]
+        idle = self._idle[row.is_plain]
         idle.pop(number, None)
         idle[number] = None
+        if len(idle) > self.limits[row.is_plain]:
+            self._agenda.mark(Work.SEQUENCES)
+        self._agenda.mark_from(Work.SEQUENCES, row.used_at + SEQUENCE_SECONDS)
 
     def require_place(self, targets: TargetSet, quality: Quality) -> None:
         """Raise `RefusedError` if a message would make another sequence busy, and too many are."""
@@ -339,8 +369,9 @@ class MessageOrigin:
     def _busy_others(self) -> int:
         return self._others - len(self._idle[False]) + self.open.sets
 
-    def forget_idle(self, at: float) -> Iterator[Forgotten]:
+    def forget_idle(self) -> Iterator[Forgotten]:
         """Forget the idle sequences beyond the limits, and those not used for long."""
+        at = self._running.seconds
         room = FORGOTTEN_OF_A_STEP
         for kind, idle in self._idle.items():
             while idle and room:
@@ -350,6 +381,12 @@ class MessageOrigin:
                 room -= 1
                 del idle[number]
                 yield self._forget(number)
+        if not room:
+            self._agenda.mark(Work.SEQUENCES)
+        if not self._agenda.is_timed(Work.SEQUENCES):
+            used_at = [self._rows[number].used_at for idle in self._idle.values() for number in idle]
+            if used_at:
+                self._agenda.mark_from(Work.SEQUENCES, min(used_at) + SEQUENCE_SECONDS)
 
     def _forget(self, number: int) -> Forgotten:
         row, sequence = self._rows.pop(number), self._sequences.pop(number, IDLE)
@@ -428,6 +465,8 @@ class MessageOrigin:
         row.view = reach.view() if reach.is_steady() else NO_VIEW
         row.note_leaving_out(self.server, is_so=here.leaves_out)
         self._parcels[position] = row
+        if not self._agenda.is_timed(Work.EXPIRY):
+            self._agenda.mark(Work.EXPIRY)
         self._by_serial[row.sequence, row.start, row.first_serial] = position
         if parcel.sequence not in self._sequences:
             self._sequences[parcel.sequence] = Sequence()
@@ -502,7 +541,7 @@ class MessageOrigin:
             if self._parcels[position].posted.get(sender) == ParcelState.STUB:
                 if self._room <= 0:
                     return leaving, False
-                self._room -= 1
+                self._spend_room()
                 self._mark(position, sender, ParcelState.UNCONFIRMED)
                 leaving += self._post_in_turn(sender, position)
             sequence.made_whole[sender] = position
@@ -526,7 +565,7 @@ class MessageOrigin:
 
     def _post_late(self, server: ServerId, position: int, sequence: Sequence) -> list[PeerLetter]:
         """Post a parcel to a server that is found only now."""
-        self._room -= 1
+        self._spend_room()
         row = self._parcels[position]
         leaving = self._end_stubs(server, sequence) if row.round else []
         if server in self.backlogs.full and self.backlogs.takes_no_more(server):
@@ -534,6 +573,7 @@ class MessageOrigin:
             self.forgo(position, server)
             encoded = self._post.parcels[position]
             self._not_posted.append(NotPosted(position, server, encoded, self.ids(position)))
+            self._agenda.mark(Work.EXPIRY)
             return leaving
         if row.unknown:
             row.unknown = tuple(other for other in row.unknown if other != server)
@@ -542,11 +582,6 @@ class MessageOrigin:
             return leaving
         leaving.append(self._posted(server, position))
         return leaving
-
-    @property
-    def has_not_posted(self) -> bool:
-        """True if `take_not_posted` returns any parcel."""
-        return bool(self._not_posted)
 
     def take_not_posted(self) -> list[NotPosted]:
         """Return the parcels that receivers do not get, since the last call."""
@@ -863,7 +898,7 @@ class MessageOrigin:
         """Forget a settled parcel. Return the posts to send."""
         sequence.settled.discard(position)
         self._settled_bytes -= len(self._post.parcels[position])
-        self._to_release[position] = None
+        self._let_go(position)
         done = self._parcels.pop(position)
         sequence.followed.pop(position, None)
         del self._by_serial[done.sequence, done.start, done.first_serial]
@@ -887,20 +922,23 @@ class MessageOrigin:
 
     def release(self) -> None:
         """Forget the settled parcels to which no lane refers any more, at the end of a step."""
-        self._room = self.posted_at_once
         for server, position in self._post.take_dropped():
             row = self._parcels.get(position)
             if row is None or row.posted.get(server, 0) >= 0:
                 self._uncount(position, server)
             if row is None:
                 self._to_release[position] = None
-        if not self._to_release:
-            return
         for position in self._to_release:
             is_needed = position in self._parcels or self._post.refers_to(position)
             if position in self._post.parcels and not is_needed:
                 self.backlog_bytes -= len(self._post.parcels.pop(position))
+                self._agenda.mark(Work.RETENTION)
         self._to_release.clear()
+
+    def _let_go(self, position: int) -> None:
+        """Note that a parcel may be settled and in no lane."""
+        self._to_release[position] = None
+        self._agenda.mark(Work.RELEASE)
 
     def removed(self, server: ServerId) -> None:
         """Handle the removal of a server: parcels are no longer posted to servers because it named them."""
@@ -1094,11 +1132,12 @@ class MessageOrigin:
             position = left.popleft()
             row = self._parcels.get(position)
             if row is not None and server in row.posted and server not in row.lost:
-                self._room -= 1
+                self._spend_room()
                 self._parcels.touch(position)
                 leaving.append(self._posted(server, position))
         if left:
             self._again[server] = left[0] - 1
+            self._agenda.mark_at_once(Work.AGAIN)
         else:
             self._end_again(server)
         return leaving

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
+from delivery.model.agenda import Agenda, Work
 from delivery.model.events import Queued, QueueMessage
 from delivery.model.reach import Reach
 from namegraph import NUMBERS, TEXTS, DurableMap, DurableState, NodeId, Reason, Subnet, packed, refuse, subnet_of
@@ -78,7 +79,8 @@ class Due(NamedTuple):
 class OriginQueue:
     """All messages that wait at this server for their origins."""
 
-    def __init__(self, durable: DurableState) -> None:
+    def __init__(self, durable: DurableState, agenda: Agenda) -> None:
+        self._agenda = agenda
         self._rows = DurableMap(durable, "queued message", NUMBERS, packed(QueuedMessage))
         self._last = DurableMap(durable, "queued last", TEXTS, packed(int))
         """Number that was given last: one value, without a key."""
@@ -137,6 +139,7 @@ class OriginQueue:
         self._last[""] = number
         self._rows[number] = structs.replace(message, since=at)
         self._learn(number, message)
+        self._agenda.mark(Work.EXPIRY)
 
     def end(self, number: int) -> QueuedMessage | None:
         """Remove a message from its queue and return it. None if it is not queued."""

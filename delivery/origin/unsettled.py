@@ -249,9 +249,10 @@ class Backlog:
         self._parcels, self._sequences = parcels, sequences
 
     @property
-    def is_empty(self) -> bool:
-        """True if there are no parcels."""
-        return not self._parcels
+    def oldest_accepted_at(self) -> float | None:
+        """Running time of acceptance of the oldest parcel, in seconds. None if there are no parcels."""
+        oldest = next(iter(self._parcels.values()), None)
+        return None if oldest is None else oldest.accepted_at
 
     def leaving_out(self, here: ServerId) -> list[tuple[int, ServerId]]:
         """Return the unsettled parcels, by position, with the servers that leave out a foreign process.

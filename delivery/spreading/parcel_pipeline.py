@@ -17,8 +17,10 @@ from msgspec import structs
 from delivery.arrival.arrivals import Arrivals
 from delivery.arrival.log_writer import LogWriter
 from delivery.log.segments import Writer
+from delivery.model.agenda import Agenda, Work
 from delivery.model.events import Accepted, Answer, Send
 from delivery.model.reach import Reach
+from delivery.model.uptime import Uptime
 from delivery.model.words import Quality
 from delivery.origin.dead_letters import DeadLetterStore
 from delivery.origin.origin import MessageOrigin
@@ -59,16 +61,23 @@ class ParcelPipeline:
         writer: LogWriter,
         senders: Senders,
         dead_letters: DeadLetterStore,
+        running: Uptime,
+        agenda: Agenda,
     ) -> None:
+        self._running, self._agenda = running, agenda
         self._origin, self._post, self._arrivals, self._writer = origin, post, arrivals, writer
         self._senders, self._dead_letters = senders, dead_letters
-        self._assigning = RecipientLeases(origin, arrivals.foreign, writer, post=self._answer_post, leave=self._leave)
+        self._assigning = RecipientLeases(
+            origin, arrivals.foreign, writer, agenda, post=self._answer_post, leave=self._leave
+        )
         self._open: dict[tuple[str, str, int | str], WaitingMessage] = {}
         """Messages that wait for the next parcel, by the key that a retry has, too."""
         self._is_closing = False
         """True if they become parcels as soon as their audiences are known."""
         self._rounds = dict.fromkeys(position for position in origin.unsettled if origin.needs_round(position))
         """Parcels that need another round, once the view has changed or is healed."""
+        if self._rounds:
+            agenda.mark(Work.ROUNDS)
         self._looked_in = NO_VIEW
         """View in which rounds were last begun."""
         self.letters: list[PeerLetter] = []
@@ -122,35 +131,30 @@ class ParcelPipeline:
 
     def close(self) -> None:
         """Make parcels of all waiting messages, in this step, or in a later one if their audiences are very large."""
-        self._is_closing = bool(self._origin.open)
+        if self._origin.open:
+            self._is_closing = True
+            self._agenda.mark(Work.PARCELS)
 
-    @property
-    def has_more(self) -> bool:
-        """True if some work waits only for another step."""
-        return self._is_closing or self._arrivals.has_more or self._origin.posts_again
-
-    @property
-    def is_unused(self) -> bool:
-        """True if no step has work here: no sequence is remembered, and no post waits."""
-        origin = self._origin
-        is_at_origin = origin.has_sequences or origin.open or self._rounds or origin.posts_again
-        return not (is_at_origin or self._arrivals.has_some)
-
-    def make_parcels(self, reach: Reach, *, at: float, is_now: bool = False) -> None:
-        """Make the parcels, log them here and post them, if `close` was called. `at`: the running time.
+    def make_parcels(self, reach: Reach, *, is_now: bool = False) -> None:
+        """Make the parcels, log them here and post them, if `close` was called.
 
         They wait for servers to which much is posted, unless `is_now`.
         """
-        origin = self._origin
-        if not self._is_closing or not all(self._writer.is_ready(each, reach) for each in origin.open.targets()):
+        if not self._is_closing:
+            return
+        origin, at = self._origin, self._running.seconds
+        if not all(self._writer.is_ready(each, reach) for each in origin.open.targets()):
+            self._agenda.mark_at_once(Work.PARCELS)
             return
         if not origin.is_short and not is_now:
             letters, is_done = origin.catch_up_for_open(reach)
             self.letters += letters
             if not is_done:
+                self._agenda.mark_at_once(Work.PARCELS)
                 return
         self._is_closing = False
         self._open.clear()
+        self._agenda.mark(Work.ENTRIES)
         made = origin.close(view_number=reach.view_number(), at=at, is_apart=self._writer.is_heavy)
         for parcel, together in made:
             self._accept(parcel, together)
@@ -170,9 +174,9 @@ class ParcelPipeline:
             self._assigning.logged(position, parcel)
             self.go_on(position, reach)
 
-    def forget_idle(self, reach: Reach, *, at: float) -> None:
-        """Forget idle sequences, and tell the servers below to forget them. `at`: the running time."""
-        for number, receivers, over in self._origin.forget_idle(at):
+    def forget_idle(self, reach: Reach) -> None:
+        """Forget idle sequences, and tell the servers below to forget them."""
+        for number, receivers, over in self._origin.forget_idle():
             self._assigning.forget_sequence(number)
             for server in filter(reach.is_known, sorted(reach.servers_met()) if receivers is None else receivers):
                 self._answer_post(server, over)
@@ -206,6 +210,7 @@ class ParcelPipeline:
         if origin.needs_round(position):
             # Another round in the same view would find the same suspended arcs at every server.
             self._rounds[position] = None
+            self._agenda.mark(Work.ROUNDS)
             if not reach.is_steady():
                 self._looked_in = NO_VIEW
             return
@@ -214,19 +219,26 @@ class ParcelPipeline:
         self.answers += answers
         self.letters += letters
 
-    def end_step(self, reach: Reach) -> None:
-        """Do the work that is due at the end of a step.
-
-        Begin rounds that waited until the view is healed. Let other servers serve the processes of servers out of
-        reach. Send `Over` for dead letters that ended.
-        """
+    def look_at_leases(self, reach: Reach) -> None:
+        """Let other servers serve the processes of servers out of reach."""
         self._assigning.look(reach)
-        if self._origin.posts_again:
-            self.letters += self._origin.post_more_again(reach)
+
+    def post_more_again(self, reach: Reach) -> None:
+        """Post more parcels again to servers whose lanes began anew."""
+        self.letters += self._origin.post_more_again(reach)
+
+    def begin_rounds(self, reach: Reach) -> None:
+        """Begin the rounds that waited until the view is healed."""
         if self._rounds and reach.is_steady() and self._looked_in != reach.view():
             self._looked_in = reach.view()
             for position in list(self._rounds):
                 self.go_on(position, reach)
+        if self._rounds:
+            # The view may change in any step.
+            self._agenda.mark(Work.ROUNDS)
+
+    def send_overs(self, reach: Reach) -> None:
+        """Send `Over` for dead letters that ended."""
         for server, over in self._dead_letters.take_over():
             if reach.is_known(server):
                 self._answer_post(server, over)

@@ -25,6 +25,7 @@ from pyroaring import BitMap
 
 from delivery.arrival.log_writer import LogWriter
 from delivery.arrival.recipient_claims import RecipientClaims
+from delivery.model.agenda import Agenda, Work
 from delivery.model.reach import Reach
 from delivery.origin.origin import MessageOrigin
 from delivery.origin.unsettled import Here
@@ -44,12 +45,13 @@ class RecipientLeases:
         origin: MessageOrigin,
         foreign: RecipientClaims,
         writer: LogWriter,
+        agenda: Agenda,
         *,
         post: Callable[[ServerId, PostMessage], None],
         leave: Callable[[Iterable[PeerLetter]], None],
     ) -> None:
         """Wire the parts. `post`: posts a message to a server. `leave`: sends posts with the step."""
-        self._origin, self._foreign, self._writer = origin, foreign, writer
+        self._origin, self._foreign, self._writer, self._agenda = origin, foreign, writer, agenda
         self._post, self._leave = post, leave
         self._assignments: dict[int, LeaseTable] = defaultdict(LeaseTable)
         """Leases by sequence."""
@@ -61,6 +63,7 @@ class RecipientLeases:
         """Receivers whose backlog was full then. They count as out of reach."""
         self._has_begun = False
         self.claimed_limit = CLAIMED_LIMIT
+        agenda.mark(Work.LEASES)
 
     # -- parcels of this server
 
@@ -120,6 +123,7 @@ class RecipientLeases:
         room = self.claimed_limit - sum(each.count(server) for each in self._assignments.values())
         known = self._known(claims.sequence, reach)
         told = self._assignments[claims.sequence].claim(server, claims, known, room=room)
+        self._agenda.mark(Work.LEASES)
         self._tell(claims.sequence, server, told, reach)
 
     def confirming(self, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
@@ -168,6 +172,9 @@ class RecipientLeases:
         if self._assignments and reach.is_steady() and (self._view != reach.view() or is_more_full):
             self._view = reach.view()
             self.move(reach)
+        if self._assignments:
+            # The view may change in any step.
+            self._agenda.mark(Work.LEASES)
 
     def move(self, reach: Reach) -> None:
         """Let other servers serve the processes of servers that are out of reach, or not known any more.

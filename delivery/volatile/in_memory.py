@@ -28,6 +28,7 @@ from delivery.mailboxes.audiences import Audiences
 from delivery.mailboxes.gateways import Gateways
 from delivery.mailboxes.listeners import Listeners
 from delivery.mailboxes.mailboxes import Mailboxes, SubscriptionKey
+from delivery.model.agenda import Agenda, Work
 from delivery.model.reach import Reach
 from delivery.model.uptime import Uptime
 from delivery.model.words import Kept, Position
@@ -65,6 +66,9 @@ POSITIONS_OF_START = 2**20
 
 Start numbers rise by 2^16 in a millisecond (`nameserver/driver/start_number.py`), far faster than positions are used.
 """
+
+ENDING = frozenset((Work.EXPIRY, Work.UPTIME, Work.RETENTION, Work.RELEASE, Work.ENTRIES, Work.FRAMES))
+"""Work of `InMemory.end_step`."""
 
 
 class Ring:
@@ -112,9 +116,15 @@ class MemoryArrivals(Arrivals):
     """Posts of other servers about messages that are kept in memory."""
 
     def __init__(
-        self, state: DurableState, server: ServerId, post: Postage, writer: LogWriter, lost_ways: RecentDownstream
+        self,
+        state: DurableState,
+        server: ServerId,
+        post: Postage,
+        writer: LogWriter,
+        lost_ways: RecentDownstream,
+        agenda: Agenda,
     ) -> None:
-        super().__init__(state, server, post, writer, lost_ways)
+        super().__init__(state, server, post, writer, lost_ways, agenda)
         self._starts: dict[tuple[ServerId, TargetSet], int] = {}
         """Start of the origin that accepted the last parcel, by origin and target set."""
         self.parcels_lost = 0
@@ -166,22 +176,25 @@ class InMemory:
         """Build an empty state. `faults`: counter of peer faults."""
         self._mailboxes = mailboxes
         self._volatile = VolatileState()
-        self.lanes = MemoryLanes(faults)
-        self.log = Log(self._volatile)
+        self.agenda = agenda = Agenda()
+        self.lanes = MemoryLanes(faults, agenda)
+        self.log = Log(self._volatile, agenda)
         self.ring = Ring()
         self.audiences = Audiences(self._volatile, mailboxes, listeners, gateways)
-        self.origin = MessageOrigin(self._volatile, server, self.lanes, Kept.MEMORY)
+        self.origin = MessageOrigin(self._volatile, server, self.lanes, running, agenda, Kept.MEMORY)
         self.senders = Senders(self._volatile, begin_anywhere=True)
         self.writer = writer = LogWriter(self.log, self.audiences, running)
         self._running = running
-        self.arrivals = MemoryArrivals(self._volatile, server, self.lanes, writer, lost_ways)
+        self.arrivals = MemoryArrivals(self._volatile, server, self.lanes, writer, lost_ways, agenda)
         self.spreading = ParcelPipeline(
             origin=self.origin,
             post=self.lanes,
             arrivals=self.arrivals,
             writer=writer,
             senders=self.senders,
-            dead_letters=DeadLetterStore(self._volatile),
+            dead_letters=DeadLetterStore(self._volatile, agenda),
+            running=running,
+            agenda=agenda,
         )
         self.on_given_up: Callable[[list[str]], None] = lambda _ids: None
         """Callback for the ids of messages that may not reach members behind suspended arcs, or behind servers away."""
@@ -207,11 +220,6 @@ class InMemory:
         """Counts of the state. The property may be read while a step runs in another thread."""
         ring, arrivals = self.ring, self.arrivals
         return MemoryCounts(len(ring.records), ring.size, self.origin.parcels_unsettled, arrivals.parcels_lost)
-
-    @property
-    def is_unused(self) -> bool:
-        """True if no step has work here, and no other server has sent any of it."""
-        return self.lanes.is_unused and self.spreading.is_unused and self.log.is_empty
 
     # -- sending
 
@@ -268,12 +276,19 @@ class InMemory:
             self.lanes.drop(server, some, self.origin.targets_of(sequence))
         return given_up
 
-    def make_parcels(self, reach: Reach, now: float) -> None:
+    def note_open(self) -> None:
+        """Note that a message waits for a parcel, which steps make by themselves."""
+        self.agenda.mark(Work.PARCELS)
+
+    def make_parcels(self, reach: Reach) -> None:
         """Make parcels of waiting messages, if it is time or there are enough for a parcel."""
-        if self.origin.open and (now >= self._close_at or self.origin.open.bytes >= PARCEL_BYTES_LIMIT):
-            self._close_at = now + min(SHARE_SECONDS * self.origin.open.count, SHARE_SECONDS_LIMIT)
+        waiting, now = self.origin.open, self._running.now
+        if waiting and (now >= self._close_at or waiting.bytes >= PARCEL_BYTES_LIMIT):
+            self._close_at = now + min(SHARE_SECONDS * waiting.count, SHARE_SECONDS_LIMIT)
             self.spreading.close()
-        self.spreading.make_parcels(reach, at=self._running.seconds)
+        self.spreading.make_parcels(reach)
+        if waiting:
+            self.agenda.mark(Work.PARCELS)
 
     def next_deadline(self) -> float | None:
         """Return the time at which a step is needed. None if no step is needed."""
@@ -354,6 +369,8 @@ class InMemory:
         """
         cursor = self._mailboxes.cursor(key)
         self._acknowledged += 1
+        if self._acknowledged >= CUT_AT_LEAST:
+            self.agenda.mark(Work.RETENTION)
         if through > self.log.end():
             return
         if cursor is not None and cursor.epoch == epoch and key in self._cursors:
@@ -379,6 +396,10 @@ class InMemory:
 
     def end_step(self, reach: Reach, now: float) -> tuple[list[PeerDatagram], int | None]:
         """End a step. Return the frames to send, and the last position of the ring, if it grew."""
+        if ENDING.isdisjoint(self.agenda.due):
+            return [], None
+        for work in ENDING:
+            self.agenda.take_off(work)
         for not_posted in self.origin.take_not_posted():
             self.on_given_up(not_posted.ids)
         self.origin.release()

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from delivery.model.agenda import Agenda, Work
 from delivery.model.reach import Reach
 from delivery.volatile.datagrams import PeerDatagram
 from delivery.wire.post_lanes import ANSWER_BYTES
@@ -117,7 +118,8 @@ class _In:
 class MemoryLanes:
     """Lanes to and from all other servers."""
 
-    def __init__(self, faults: Counter[tuple[ServerId, PeerFault]]) -> None:
+    def __init__(self, faults: Counter[tuple[ServerId, PeerFault]], agenda: Agenda) -> None:
+        self._agenda = agenda
         self.start = 0
         """Number of this server's start."""
         self.parcels: dict[int, bytes] = {}
@@ -135,6 +137,7 @@ class MemoryLanes:
     def send_inline(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
         """Post a message. It is sent by `leaving`: the returned letter has no number."""
         self._out.setdefault(receiver, _Out()).waiting.append(encoded)
+        self._agenda.mark(Work.FRAMES)
         return PeerLetter(receiver, 0, encoded, Lane.POST)
 
     def send_answer(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
@@ -171,6 +174,7 @@ class MemoryLanes:
 
     def take(self, sender: ServerId, _number: int) -> bool:
         """Mark the next post of a sender as handled."""
+        self._agenda.mark(Work.FRAMES)
         found = self._in[sender]
         found.handled_posts += 1
         found.handled = found.ends.popleft()
@@ -183,6 +187,7 @@ class MemoryLanes:
 
         Return the posts that are complete now, and its restart, if it has started again.
         """
+        self._agenda.mark(Work.FRAMES)
         found = self._in.setdefault(sender, _In())
         if carried.start < found.start:
             # The pieces are from before the sender's present start.
@@ -262,6 +267,9 @@ class MemoryLanes:
                 found.confirm_at = now + CONFIRM_SECONDS
             if found.confirm_at is not None and found.confirm_at <= now:
                 yield self._datagram(server, 0, ())
+            if out.has_some or (out.is_asking and out.forgotten) or found.confirm_at is not None:
+                # The time of a repetition comes, or the server comes back.
+                self._agenda.mark(Work.FRAMES)
 
     def _pieces(self, server: ServerId, out: _Out, found: _In, now: float) -> Iterator[PeerDatagram]:
         is_due = out.resend_at is None or out.resend_at <= now
@@ -313,20 +321,18 @@ class MemoryLanes:
 
     def next_deadline(self) -> float | None:
         """Return the time at which `leaving` must be called again. None if it need not."""
+        if Work.FRAMES not in self._agenda.due:
+            return None
         again = [out.resend_at for out in self._out.values() if out.resend_at is not None]
         confirmed = [found.confirm_at for found in self._in.values() if found.confirm_at is not None]
         return min(again + confirmed, default=None)
-
-    @property
-    def is_unused(self) -> bool:
-        """True if no frame went to any server, or came from one, since the start."""
-        return not (self._out or self._in)
 
     def met(self, server: ServerId) -> None:
         """Send waiting posts at once to a server that was met."""
         out = self._out.get(server)
         if out is not None:
             out.pause, out.resend_at, out.is_asking = RESEND_SECONDS, None, True
+            self._agenda.mark(Work.FRAMES)
 
     # -- posts that are not sent
 
@@ -341,10 +347,12 @@ class MemoryLanes:
         newest = max([newest, *map(_key_of, told)])
         parcels = len(keys) + sum(lost.parcels for lost in told)
         self._out[server].waiting.insert(first, encode(Lost(*newest, targets, parcels)))
+        self._agenda.mark(Work.FRAMES)
 
     def lose(self, server: ServerId, keys: Collection[ParcelKey], targets: TargetSet) -> None:
         """Put a `Lost` for parcels of one sequence before all posts that wait for a server."""
         self._out.setdefault(server, _Out()).waiting.appendleft(encode(Lost(*max(keys), targets, len(keys))))
+        self._agenda.mark(Work.FRAMES)
 
     def _remove(
         self, server: ServerId, keys: Collection[ParcelKey], sequence: int | None = None

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Protocol
 
+from delivery.model.agenda import Agenda, Work
 from delivery.wire.posts import Over, Parcel, Stub, decode_stored_post, encode
 from namegraph import Channels, DurableState, Lane, PeerFault, PeerLetter, ServerId
 
@@ -75,8 +76,9 @@ class Postage(Protocol):
 class Post(Channels):
     """Lanes to and from all other servers."""
 
-    def __init__(self, durable: DurableState) -> None:
+    def __init__(self, durable: DurableState, agenda: Agenda) -> None:
         super().__init__(durable, Lane.POST)
+        self._agenda = agenda
         self.parcels: dict[int, bytes] = {}
         """Encoded parcels of this server that are not settled, or are in some lane, by position in its log."""
         self._references: dict[int, list[tuple[ServerId, int]]] = {}
@@ -179,6 +181,7 @@ class Post(Channels):
             position = int(encoded[1:])
             self._references[position].remove((receiver, number))
             self._dropped.append((receiver, position))
+            self._agenda.mark(Work.RELEASE)
             if not self._references[position]:
                 del self._references[position]
         elif encoded[:1] == _ANSWER:

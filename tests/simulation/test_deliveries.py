@@ -16,6 +16,7 @@ from delivery.mailboxes.audiences import Audiences
 from delivery.mailboxes.gateways import FIRST_RECIPIENT, Gateways
 from delivery.mailboxes.listeners import Listeners
 from delivery.mailboxes.subscription_read import read
+from delivery.model.agenda import Agenda
 from delivery.model.words import Filter
 from delivery.origin.dead_letters import DeadLetterStore
 from delivery.origin.origin import MessageOrigin
@@ -359,7 +360,7 @@ def _read_by(passes, records, mailbox, audiences, *, after, wanted):
 
 def test_ephemeral_listeners_that_are_in_no_audience_are_found(monkeypatch):
     def without_listeners(audiences, durable, mailboxes, listeners, *others):
-        init(audiences, durable, mailboxes, Listeners(), *others)
+        init(audiences, durable, mailboxes, Listeners(Agenda()), *others)
 
     init = Audiences.__init__
     monkeypatch.setattr(Audiences, "__init__", without_listeners)

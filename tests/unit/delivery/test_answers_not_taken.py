@@ -2,6 +2,7 @@
 
 import pytest
 
+from delivery.model.agenda import Agenda
 from delivery.model.events import Settled
 from delivery.origin.backlogs import STUCK_SECONDS
 from delivery.volatile.memory_lanes import MemoryLanes
@@ -85,7 +86,7 @@ def test_answers_in_memory_count_until_they_are_sent():
         def is_settled_with(self, _server):
             return True
 
-    lanes = MemoryLanes({})
+    lanes = MemoryLanes({}, Agenda())
     for _ in range(3):
         lanes.send_answer(C, b"yes")
     lanes.send_inline(C, b"a parcel")

@@ -3,13 +3,14 @@
 import pytest
 
 from delivery.log.log import CUT_AT_LEAST, CUT_AT_LEAST_BYTES, SEGMENT_ENTRIES, SEGMENT_SECONDS, Log
+from delivery.model.agenda import Agenda
 from delivery.model.words import Position
 from namegraph import DurableState
 
 
 @pytest.fixture
 def log():
-    return Log(DurableState())
+    return Log(DurableState(), Agenda())
 
 
 def fill(log, entries, size):
@@ -96,10 +97,10 @@ def test_of_earlier_segments_all_counts_that_is_not_behind_somebody(log):
 
 def test_after_a_restart_all_of_the_newest_segment_counts_unless_none_of_it_is_left():
     durable = DurableState()
-    before = Log(durable)
+    before = Log(durable, Agenda())
     for _ in range(3):
         before.append(1, b"parcel", messages=1, at=0.0)
-    log = Log(DurableState(durable.take_rows()))
+    log = Log(DurableState(durable.take_rows()), Agenda())
     assert [log.behind(Position(entry, 0), bool) for entry in (1, 3)] == [3, 0]
     for _ in range(2):
         log.append(1, b"parcel", messages=1, at=0.0)
@@ -108,8 +109,8 @@ def test_after_a_restart_all_of_the_newest_segment_counts_unless_none_of_it_is_l
 
 def test_segments_are_the_same_after_a_restart():
     durable = DurableState()
-    log = Log(durable)
+    log = Log(durable, Agenda())
     for at in (0.0, 1.0, SEGMENT_SECONDS):
         log.append(1, b"parcel", messages=1, at=at)
-    again = Log(DurableState(durable.take_rows()))
+    again = Log(DurableState(durable.take_rows()), Agenda())
     assert (again.last, again.size, again.oldest_through, again.oldest_for()) == (3, 18, 2, log.oldest_for())

@@ -7,6 +7,7 @@ import pytest
 from delivery.log.log import SEGMENT_BYTES_AT_LEAST, Log
 from delivery.log.segments import Writer
 from delivery.mailboxes.subscription_read import read
+from delivery.model.agenda import Agenda
 from delivery.model.words import Position
 from delivery.origin.dead_letters import DeadReason, LossReason
 from delivery.origin.parcel_builder import ParcelBuilder
@@ -230,13 +231,13 @@ def test_a_flood_to_the_same_group_pushes_out_nothing_that_others_send_to_it_the
 
 def test_the_log_of_an_earlier_version_is_known_again_and_goes_first():
     durable = DurableState()
-    before = Log(durable)
+    before = Log(durable, Agenda())
     for _ in range(4):
         before.append(1, LARGE, messages=2, at=0.0)
     rows = {row.part: row for row in durable.take_rows()}
     old = DurableMap(DurableState(), "log segments", NUMBERS, packed(list))
     old[1] = [0.0, 4 * len(LARGE), {"1": (8, Position(4, 1))}]
-    log = Log(DurableState([rows["log ends"], *old.take_rows()]))
+    log = Log(DurableState([rows["log ends"], *old.take_rows()]), Agenda())
     assert (log.size, log.oldest_for(), log.behind(Position.before(1), bool)) == (before.size, before.oldest_for(), 8)
     log.limit_bytes = 3 * len(LARGE)
     log.append(2, bytes(100_000), messages=1, at=700.0, writer=Writer(HONEST, STAFF))
@@ -248,7 +249,7 @@ def test_the_log_of_an_earlier_version_is_known_again_and_goes_first():
 
 
 def test_a_hole_is_told_exactly_to_those_who_lost_something_in_it():
-    log = Log(DurableState())
+    log = Log(DurableState(), Agenda())
     log.limit_bytes = 1
     for audience, addressed in ((1, "one"), (2, "two"), (1, "one"), (3, "one"), (2, "two")):
         log.append(audience, LARGE, messages=1, at=0.0, writer=Writer(HONEST, addressed))
@@ -262,7 +263,7 @@ def test_a_hole_is_told_exactly_to_those_who_lost_something_in_it():
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_written_nobody_below_the_mean_loses_anything_and_every_loss_is_told(seed):
     chance, durable = random.Random(seed), DurableState()
-    log, limit = Log(durable), 400_000
+    log, limit = Log(durable, Agenda()), 400_000
     log.limit_bytes, log.cut_at_least = limit, 1
     writers = [Writer(source, addressed) for source in "abc" for addressed in ("1", "2", "3")[: chance.randint(1, 3)]]
     likely = [chance.choice((1, 1, 30)) for _ in writers]

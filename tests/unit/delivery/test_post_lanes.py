@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delivery.model.agenda import Agenda
 from delivery.wire.post_lanes import ANSWER_BYTES, Post
 from delivery.wire.posts import Over, encode
 from namegraph import DurableState, ServerId
@@ -22,7 +23,7 @@ STEPS = st.one_of(
 
 @given(st.lists(STEPS, max_size=60))
 def test_what_the_lanes_refer_to_is_what_they_keep(steps):
-    post = Post(DurableState())
+    post = Post(DurableState(), Agenda())
     post.parcels.update({position: b"parcel %d" % position for position in range(1, 5)})
     for step, peer, number in steps:
         match step:
