@@ -230,7 +230,7 @@ class DeliveryCore:
             Task(durable, Work.RETENTION, self._cut_log),
             Task(durable, Work.UPTIME, self._write_running_time),
             Task(durable, Work.RECIPIENTS, self.retention.forget_recipients),
-            Task(durable, Work.RELEASE, lambda _: self.origin.release()),
+            Task(durable, Work.RELEASE, lambda _: self.origin.parcels.release()),
         )
 
     def dedupe_with(self, subnets: Collection[Subnet]) -> None:
@@ -252,11 +252,11 @@ class DeliveryCore:
 
     def needed(self) -> list[int]:
         """Return the positions of the parcels that the shell must pass to `keep` before the first step, sorted."""
-        return sorted({*self.origin.unsettled, *self.post.positions_kept()})
+        return sorted({*self.origin.parcels.unsettled, *self.post.positions_kept()})
 
     def keep(self, record: LogRecord) -> None:
         """Load a parcel from the log as it was stored."""
-        self.origin.keep(record.position, record.encoded)
+        self.origin.parcels.keep(record.position, record.encoded)
 
     def step(
         self,
@@ -314,11 +314,11 @@ class DeliveryCore:
         self._held_since = {server: self._held_since.get(server, self.running.now) for server in held}
 
     def _write_running_time(self, _reach: Reach) -> None:
-        if self.origin.has_sequences or self.queue or not self.log.is_empty:
+        if self.origin.sequences or self.queue or not self.log.is_empty:
             self.running.write()
 
     def _cut_log(self, _reach: Reach) -> None:
-        self.retention.cut(self.origin.oldest_needed(), self._audiences_needed)
+        self.retention.cut(self.origin.parcels.oldest_needed(), self._audiences_needed)
 
     def _rename(self, old: NodeId, new: NodeId) -> None:
         """Move the state of a renamed group to its new name."""
@@ -379,7 +379,7 @@ class DeliveryCore:
             return True
         if Work.RETENTION not in agenda.due and agenda.next_from > self.running.seconds:
             return False
-        if self.retention.is_too_old(self.origin.oldest_needed()):
+        if self.retention.is_too_old(self.origin.parcels.oldest_needed()):
             return True
         if not self.log.is_too_large:
             return False
@@ -424,7 +424,11 @@ class DeliveryCore:
                 self.incarnation = incarnation
                 self.lost_ways.note(self._reach.servers_met())
                 self.origin.go_back()
-                others = {*self._reach.servers_met(), *self.origin.posted_to(), *self.dead_letters.replayed_to()}
+                others = {
+                    *self._reach.servers_met(),
+                    *self.origin.parcels.posted_to(),
+                    *self.dead_letters.replayed_to(),
+                }
                 for peer in sorted(others):
                     self._begin_again(peer)
                 self.spreading.go_back(self._reach)
@@ -559,7 +563,7 @@ class DeliveryCore:
             self.in_memory.require_room(send.targets, self._reach)
             return
         require_backlog(self.origin, send.targets, self._reach)
-        if self.origin.unclaimed_bytes >= UNCLAIMED_BYTES_LIMIT or self.origin.open.is_full:
+        if self.origin.parcels.unclaimed_bytes >= UNCLAIMED_BYTES_LIMIT or self.origin.open.is_full:
             raise refuse(
                 Reason.BACKLOG_FULL,
                 "too many messages wait for servers to agree on who is there, or for the database; try again later",
@@ -622,7 +626,7 @@ class DeliveryCore:
         """Begin the lanes to and from a server again."""
         self.spreading.begin_again(peer)
         self.dead_letters.begin_again(peer)
-        self.spreading.letters += self.origin.begin_again(peer)
+        self.spreading.letters += self.origin.posting.begin_again(peer)
 
     def _look_for_removed(self) -> None:
         """Drop all parcels for servers that were removed for good, and all posts of theirs."""
@@ -639,7 +643,7 @@ class DeliveryCore:
 
     def _replay(self, event: ReplayDeadLetters) -> None:
         def may_post(server: ServerId, position: int) -> bool:
-            return self._reach.is_known(server) and not self.origin.is_posted(position, server)
+            return self._reach.is_known(server) and not self.origin.parcels.is_posted(position, server)
 
         def probe(server: ServerId) -> int:
             number = self.post.sent_through(server) + 1

@@ -86,7 +86,7 @@ class AdminCalls:
     async def _status(self) -> messages.ServerStatus:
         counts = await counted(self._census)
         suspended = await made(self._reads.list_suspended(limit=SUSPENDED_LISTED))
-        pending = await made(self._core.delivery.origin.pending())
+        pending = await made(self._core.delivery.origin.messages.pending())
         core, delivery = self._reads, self._core.delivery
         in_memory = delivery.in_memory.counts
         return messages.ServerStatus(
@@ -102,7 +102,7 @@ class AdminCalls:
             mailboxes=len(delivery.mailboxes),
             log_entries=delivery.log.last - delivery.log.cut - delivery.log.gone,
             log_bytes=delivery.log.size,
-            parcels_unsettled=delivery.origin.parcels_unsettled,
+            parcels_unsettled=len(delivery.origin.parcels),
             parcels_pending=[
                 messages.ServerStatus.ParcelsPending(server=server, parcels=parcels)
                 for server, parcels in pending.items()

@@ -17,6 +17,8 @@ from delivery.model.words import (
     target_not_found,
 )
 from delivery.origin.origin import MessageOrigin
+from delivery.origin.servers_below import servers_below
+from delivery.origin.unsettled import IDLE
 from namegraph import NodeId, Reason, ServerId, TargetSet, refuse
 
 NAMES_LIMIT = TARGETS_LIMIT * 2
@@ -49,7 +51,7 @@ def require_targets(targets: TargetSet, reach: Reach, server: ServerId, listens_
 
 def require_backlog(origin: MessageOrigin, targets: TargetSet, reach: Reach) -> None:
     """Raise `RefusedError` if a receiver below some targets leaves too much unconfirmed."""
-    receiver = origin.full_receiver(targets, reach)
+    receiver = full_receiver(origin, targets, reach)
     if receiver is not None:
         raise refuse(
             Reason.BACKLOG_FULL,
@@ -57,6 +59,31 @@ def require_backlog(origin: MessageOrigin, targets: TargetSet, reach: Reach) -> 
             "messages that go there, or may, are refused until it does (see `shadowtree peers`)",
             server=receiver,
         )
+
+
+def full_receiver(origin: MessageOrigin, targets: TargetSet, reach: Reach) -> ServerId | None:
+    """Return a receiver below some targets whose backlog has reached its limit. None if there is none."""
+    full = origin.backlogs.full
+    if not full:
+        return None
+    told: dict[ServerId, tuple[ServerId, ...]] = {}
+    alone = [origin.sequences.number_alone(target.name) for target in targets]
+    own = origin.sequences.numbers_of(targets)
+    for number in (*own, *alone):
+        for server, onward in origin.parcels.states.get(number, IDLE).onward.items():
+            told[server] = (*told.get(server, ()), *onward)
+    below = servers_below(targets, told, reach, here=origin.server)
+    found = next((server for server in below if server in full), None)
+    if found is not None:
+        return found
+    singles = ((number, (target,)) for number, target in zip(alone, targets, strict=True))
+    is_told = any(origin.is_told(number, targets, reach) for number in own)
+    if is_told or all(origin.is_told(number, single, reach) for number, single in singles):
+        return None
+    beyond = origin.backlogs.untold.bytes_beyond(
+        frozenset(full), lambda number: origin.parcels.states.get(number, IDLE).receivers
+    )
+    return origin.backlogs.overshot(beyond)
 
 
 def goes_on(before: Send, send: Send) -> bool:

@@ -84,12 +84,12 @@ class BacklogExpiry:
 
     def _look(self, reach: Reach) -> None:
         self._has_looked = self._has_homeless = True
-        awaited = {*self._origin.posted_to(), *self._post.receivers(), *self._dead_letters.replayed_to()}
+        awaited = {*self._origin.parcels.posted_to(), *self._post.receivers(), *self._dead_letters.replayed_to()}
         for server in sorted(awaited):
             if server not in self._left and not reach.is_known(server):
                 self._dead_letters.begin_again(server)
                 self._origin.removed(server)
-                self._left[server] = _Left(deque(self._origin.unsettled))
+                self._left[server] = _Left(deque(self._origin.parcels.unsettled))
 
     def advance(self, reach: Reach, *, overrun: Collection[int] = ()) -> Iterator[int]:
         """Give up a slice. Yield each parcel that may be settled by that, at once.
@@ -102,7 +102,7 @@ class BacklogExpiry:
         at = self._running.seconds
         budget = self.slice_parcels
         budget = self._give_up_queued(at, reach, budget)
-        for position, receiver, encoded, _ in self._origin.take_not_posted():
+        for position, receiver, encoded, _ in self._origin.posting.take_not_posted():
             self._dead_letters.add(position, encoded, receiver, DeadReason.EXPIRED)
         for server, left in list(self._left.items()):
             if reach.is_known(server):
@@ -112,8 +112,8 @@ class BacklogExpiry:
             while left.positions and budget:
                 budget -= 1
                 position = left.positions.popleft()
-                self._origin.forget_remembering(position, server)
-                if self._origin.waits_for(position, server):
+                self._origin.parcels.forget_remembering(position, server)
+                if self._origin.parcels.waits_for(position, server):
                     self._give_up(position, server, DeadReason.SERVER_REMOVED)
                     yield position
             if not left.positions and budget:
@@ -126,7 +126,7 @@ class BacklogExpiry:
         if not expired and overrun:
             expired = self.overrun(overrun, at_most=budget)
         for position in expired:
-            for server in self._origin.expire(position):
+            for server in self._origin.parcels.expire(position):
                 self._give_up(position, server, DeadReason.EXPIRED)
             yield position
         self._mark_next(has_expired=bool(expired))
@@ -161,7 +161,7 @@ class BacklogExpiry:
         return budget
 
     def _give_up(self, position: int, server: ServerId, reason: DeadReason) -> None:
-        undelivered = self._origin.give_up(position, server)
+        undelivered = self._origin.parcels.give_up(position, server)
         if undelivered is not None:
             encoded, is_remembered = undelivered
             self._dead_letters.add(position, encoded, server, reason, is_remembered=is_remembered)

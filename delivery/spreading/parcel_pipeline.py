@@ -74,7 +74,9 @@ class ParcelPipeline:
         """Messages that wait for the next parcel, by the key that a retry has, too."""
         self._is_closing = False
         """True if they become parcels as soon as their audiences are known."""
-        self._rounds = dict.fromkeys(position for position in origin.unsettled if origin.needs_round(position))
+        self._rounds = dict.fromkeys(
+            position for position in origin.parcels.unsettled if origin.parcels.needs_round(position)
+        )
         """Parcels that need another round, once the view has changed or is healed."""
         if self._rounds:
             agenda.mark(Work.ROUNDS)
@@ -109,11 +111,11 @@ class ParcelPipeline:
         """Answer a message that was accepted at this server before."""
         self.answers.append(Accepted(send.ticket, message_id, is_repeated=True, kept=self._origin.kept))
         if send.wants_settled:
-            self.answers += self._origin.wait(send.ticket, message_id, self._dead_letters.lacking(message_id))
+            self.answers += self._origin.settling.wait(send.ticket, message_id, self._dead_letters.lacking(message_id))
 
     def require_place(self, send: Send, quality: Quality) -> None:
         """Raise `RefusedError` if messages to too many target sets are not settled."""
-        self._origin.require_place(send.targets, quality)
+        self._origin.sequences.require_place(send.targets, quality)
 
     def take(self, send: Send, quality: Quality) -> None:
         """Queue a new message of this quality, which may be sent, for the next parcel."""
@@ -146,7 +148,7 @@ class ParcelPipeline:
         if not all(self._writer.is_ready(each, reach) for each in origin.open.targets()):
             self._agenda.mark_at_once(Work.PARCELS)
             return
-        if not origin.is_short and not is_now:
+        if not origin.posting.is_short and not is_now:
             letters, is_done = origin.catch_up_for_open(reach)
             self.letters += letters
             if not is_done:
@@ -162,13 +164,13 @@ class ParcelPipeline:
             left_out = self._assigning.left_out(parcel, reach)
             audience = self._writer.audience(parcel.targets, reach) - left_out
             if not audience and not servers:
-                self.answers += origin.settled_at_once(parcel, together)
+                self.answers += origin.settling.settled_at_once(parcel, together)
                 continue
             encoded = encode(parcel)
             # A parcel without recipients here is in the log, too, as long as it must be kept for other servers.
             writer = Writer(source_of(together), parcel.targets[0].name)
             position = self._writer.append(audience, encoded, len(parcel.messages), writer)
-            origin.keep(position, encoded)
+            origin.parcels.keep(position, encoded)
             here = self._writer.here(audience, parcel.targets, reach)
             self.letters += origin.begin(parcel, together, servers, reach, position=position, here=here, at=at)
             self._assigning.logged(position, parcel)
@@ -176,7 +178,7 @@ class ParcelPipeline:
 
     def forget_idle(self, reach: Reach) -> None:
         """Forget idle sequences, and tell the servers below to forget them."""
-        for number, receivers, over in self._origin.forget_idle():
+        for number, receivers, over in self._origin.sequences.forget_idle():
             self._assigning.forget_sequence(number)
             for server in filter(reach.is_known, sorted(reach.servers_met()) if receivers is None else receivers):
                 self._answer_post(server, over)
@@ -201,13 +203,17 @@ class ParcelPipeline:
     def go_on(self, position: int, reach: Reach) -> None:
         """Settle a parcel of this server, or begin another round, if its state allows it."""
         origin = self._origin
-        if origin.needs_round(position) and reach.is_steady() and not origin.is_posted_in(position, reach.view()):
+        if (
+            origin.parcels.needs_round(position)
+            and reach.is_steady()
+            and not origin.parcels.is_posted_in(position, reach.view())
+        ):
             last, before = origin.once_more(position)
             parcel = structs.replace(last, round=last.round + 1, accepted_in=reach.view_number())
             here = self._assigning.log_again(parcel, before, reach)
             self.letters += origin.begin_round(position, parcel, reach, here)
             self._assigning.logged(position, parcel)
-        if origin.needs_round(position):
+        if origin.parcels.needs_round(position):
             # Another round in the same view would find the same suspended arcs at every server.
             self._rounds[position] = None
             self._agenda.mark(Work.ROUNDS)
@@ -215,7 +221,7 @@ class ParcelPipeline:
                 self._looked_in = NO_VIEW
             return
         self._rounds.pop(position, None)
-        answers, letters = origin.settle(position)
+        answers, letters = origin.settling.settle(position)
         self.answers += answers
         self.letters += letters
 
@@ -225,7 +231,7 @@ class ParcelPipeline:
 
     def post_more_again(self, reach: Reach) -> None:
         """Post more parcels again to servers whose lanes began anew."""
-        self.letters += self._origin.post_more_again(reach)
+        self.letters += self._origin.posting.post_more_again(reach)
 
     def begin_rounds(self, reach: Reach) -> None:
         """Begin the rounds that waited until the view is healed."""
@@ -247,7 +253,7 @@ class ParcelPipeline:
         """Drop the state of servers that are not known any more: they are removed for good."""
         self._arrivals.forget_removed(reach)
         self._assigning.move(reach)
-        self._origin.look_again()
+        self._origin.parcels.look_again()
         self._looked_in = NO_VIEW
 
     def forget_claims(self, server: ServerId, reach: Reach) -> None:
@@ -282,15 +288,15 @@ class ParcelPipeline:
 
         If it would, this step posts a slice of the parcels that it causes.
         """
-        if self._origin.is_short:
+        if self._origin.posting.is_short:
             return True
         match message:
             case Confirm():
                 letters, is_done = self._origin.catch_up_for_confirm(sender, message, reach)
             case Claims(sequence) if self._origin.backlog.is_receiver(sequence, sender):
-                letters, is_done = self._origin.catch_up(sequence, [sender], reach)
+                letters, is_done = self._origin.posting.catch_up(sequence, [sender], reach)
             case Want():
-                letters, is_done = self._origin.catch_up_for_want(sender, message)
+                letters, is_done = self._origin.posting.catch_up_for_want(sender, message)
             case _:
                 return True
         self.letters += letters
@@ -363,7 +369,9 @@ class ParcelPipeline:
     def _say_if_over(self, sender: ServerId, parcel: ParcelKey) -> None:
         """Answer a server that remembers the recipients of a parcel: `Over`, unless it is unsettled or a dead letter
         for it."""
-        if not (self._dead_letters.note_remembered(sender, parcel) or self._origin.note_remembered(sender, parcel)):
+        if not (
+            self._dead_letters.note_remembered(sender, parcel) or self._origin.parcels.note_remembered(sender, parcel)
+        ):
             self._answer_post(sender, Over(*parcel))
 
     def _wanted(self, sender: ServerId, want: Want) -> None:

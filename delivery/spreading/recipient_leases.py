@@ -107,11 +107,11 @@ class RecipientLeases:
         if claims.start != self._origin.start:
             # Claims to an earlier start are made again.
             return True
-        if self._origin.is_forgotten(claims.sequence):
+        if self._origin.sequences.is_forgotten(claims.sequence):
             return True
         if not self._origin.backlog.is_receiver(claims.sequence, sender):
             return False
-        self._leave(self._origin.found(claims.sequence, [sender], reach))
+        self._leave(self._origin.posting.found(claims.sequence, [sender], reach))
         if self._foreign.is_believed(sender):
             self._claimed(sender, claims, reach)
         else:
@@ -195,7 +195,7 @@ class RecipientLeases:
             is_full = server in self._origin.backlogs.full
             return server == here or (reach.is_known(server) and is_in_reach and not is_full)
 
-        backlog, next_serial = self._origin.backlog, self._origin.next_serial(sequence)
+        backlog, next_serial = self._origin.backlog, self._origin.sequences.next_serial(sequence)
         return SequenceView(
             here,
             cache(is_present),

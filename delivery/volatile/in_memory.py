@@ -219,7 +219,7 @@ class InMemory:
     def counts(self) -> MemoryCounts:
         """Counts of the state. The property may be read while a step runs in another thread."""
         ring, arrivals = self.ring, self.arrivals
-        return MemoryCounts(len(ring.records), ring.size, self.origin.parcels_unsettled, arrivals.parcels_lost)
+        return MemoryCounts(len(ring.records), ring.size, len(self.origin.parcels), arrivals.parcels_lost)
 
     # -- sending
 
@@ -235,32 +235,32 @@ class InMemory:
     def require_room(self, targets: TargetSet, reach: Reach) -> None:
         """Raise `RefusedError` if too much waits for a receiver in reach. Parcels for servers away go to make room."""
         origin = self.origin
-        if origin.backlogs.full or origin.backlog_bytes >= self.backlog_limit_bytes:
+        if origin.backlogs.full or origin.parcels.backlog_bytes >= self.backlog_limit_bytes:
             # Parcels for a connected server stay: only messages that go there are refused.
             away = [server for server in origin.backlogs.receivers() if not reach.is_settled_with(server)]
-            waiting_bytes = origin.unclaimed_bytes + sum(map(origin.backlogs.bytes_of, away))
+            waiting_bytes = origin.parcels.unclaimed_bytes + sum(map(origin.backlogs.bytes_of, away))
             if waiting_bytes >= self.backlog_limit_bytes:
                 self._give_up_for_servers_away(reach)
         require_backlog(origin, targets, reach)
-        if origin.unclaimed_bytes >= self.backlog_limit_bytes or origin.open.is_full:
+        if origin.parcels.unclaimed_bytes >= self.backlog_limit_bytes or origin.open.is_full:
             raise refuse(Reason.BACKLOG_FULL, "too many messages are in memory here and on their way; try again later")
 
     def _give_up_for_servers_away(self, reach: Reach) -> None:
         """Give up the older half of the unsettled parcels for servers that are away, as far as they were not sent."""
         origin = self.origin
-        oldest = origin.unsettled
+        oldest = origin.parcels.unsettled
         oldest = oldest[: len(oldest) // 2 + 1]
         given_up = set[int]()
-        for server in origin.posted_to():
+        for server in origin.parcels.posted_to():
             if not reach.is_settled_with(server):
                 given_up |= self._give_up(server, set(oldest))
         for position in oldest:
-            if origin.is_kept(position):
-                if position in given_up or origin.needs_round(position):
-                    self.on_given_up(origin.ids(position))
-                if not origin.expire(position):
+            if origin.parcels.is_kept(position):
+                if position in given_up or origin.parcels.needs_round(position):
+                    self.on_given_up(origin.messages.ids(position))
+                if not origin.parcels.expire(position):
                     self.spreading.end_round(position, reach)
-        origin.release()
+        origin.parcels.release()
 
     def _give_up(self, server: ServerId, positions: set[int]) -> set[int]:
         """Give up those of some parcels that were not sent to a server. Return their positions."""
@@ -268,12 +268,12 @@ class InMemory:
         waiting, keys = self.lanes.waiting(server), defaultdict[int, set[ParcelKey]](set)
         for position, key in self.origin.backlog.posted_to_server(server):
             if position in positions and (key in waiting or self.origin.backlog.is_lost(position, server)):
-                self.origin.forgo(position, server)
+                self.origin.parcels.forgo(position, server)
                 given_up.add(position)
                 if key in waiting:
                     keys[key[0]].add(key)
         for sequence, some in keys.items():
-            self.lanes.drop(server, some, self.origin.targets_of(sequence))
+            self.lanes.drop(server, some, self.origin.sequences.targets_of(sequence))
         return given_up
 
     def note_open(self) -> None:
@@ -320,11 +320,11 @@ class InMemory:
             elif origin.backlog.is_lost(position, server) and broken.is_to_be_told(key):
                 continue
             left.append(position)
-            if origin.lose(position, server):
+            if origin.parcels.lose(position, server):
                 lost[key[0]].add(key)
         self.lanes.withdraw(server, withdrawn)
         for sequence, keys in lost.items():
-            self.lanes.lose(server, keys, origin.targets_of(sequence))
+            self.lanes.lose(server, keys, origin.sequences.targets_of(sequence))
         self.spreading.forget_claims(server, reach)
         for position in left:
             self.spreading.go_on(position, reach)
@@ -332,12 +332,12 @@ class InMemory:
     def look_for_removed(self, reach: Reach) -> None:
         """Drop all parcels for servers that were removed for good, and all posts of theirs."""
         self.spreading.forget_removed(reach)
-        for server in self.origin.posted_to():
+        for server in self.origin.parcels.posted_to():
             if not reach.is_known(server):
                 self.origin.removed(server)
                 left = [position for position, _ in self.origin.backlog.posted_to_server(server)]
                 for position in left:
-                    self.origin.forgo(position, server)
+                    self.origin.parcels.forgo(position, server)
                 for position in left:
                     self.spreading.go_on(position, reach)
                 self.lanes.forget(server)
@@ -400,9 +400,9 @@ class InMemory:
             return [], None
         for work in ENDING:
             self.agenda.take_off(work)
-        for not_posted in self.origin.take_not_posted():
+        for not_posted in self.origin.posting.take_not_posted():
             self.on_given_up(not_posted.ids)
-        self.origin.release()
+        self.origin.parcels.release()
         new, _ = self.log.take_rows()
         for record in new:
             self.ring.add(record)

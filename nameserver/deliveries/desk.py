@@ -159,7 +159,7 @@ class Desk:
     def progress(self, message_id: str) -> DeliveryProgress | None:
         """Return the progress of a message that was accepted here. None if it is settled, or unknown."""
         delivery = self._core.delivery
-        found = delivery.in_memory.origin.progress(message_id) or delivery.origin.progress(message_id)
+        found = delivery.in_memory.origin.messages.progress(message_id) or delivery.origin.messages.progress(message_id)
         return None if found is None else DeliveryProgress(*found)
 
     async def until_durable(self) -> None:

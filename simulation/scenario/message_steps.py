@@ -144,7 +144,7 @@ class MessageSteps(Watcher):
 
     def unsettled(self) -> list[ServerId]:
         """Return the servers with messages that are not settled."""
-        return [server for server, core in self._cluster.servers.items() if core.delivery.origin.unsettled]
+        return [server for server, core in self._cluster.servers.items() if core.delivery.origin.parcels.unsettled]
 
 
 def _home(process: NodeId) -> ServerId:

@@ -225,7 +225,7 @@ class Deliveries(Watcher):
             raise InvariantViolatedError(f"messages: {violations[0]}")
         for server, core in self._cluster.servers.items():
             for each in (core.delivery.origin, core.delivery.in_memory.origin):
-                if server not in self._cluster.down and each.unsettled:
+                if server not in self._cluster.down and each.parcels.unsettled:
                     raise InvariantViolatedError(f"messages: {server} has parcels that are not settled")
             if server not in self._cluster.down and core.delivery.dead_letters.replayed_to():
                 raise InvariantViolatedError(f"messages: {server} has dead letters under way")

@@ -93,7 +93,7 @@ class KeptInMemory:
         """Yield, for each server, the ids of the messages settled since the last call."""
         for server, ids in self._not_all_settled():
             origin = self._cluster.servers[server].delivery.in_memory.origin
-            settled = [message_id for message_id in ids if origin.is_settled(message_id)]
+            settled = [message_id for message_id in ids if origin.messages.is_settled(message_id)]
             for message_id in settled:
                 del ids[message_id]
             yield settled
@@ -102,7 +102,7 @@ class KeptInMemory:
         """Yield the ids of unsettled messages that were sent while servers were apart."""
         for server, ids in self._not_all_settled():
             origin = self._cluster.servers[server].delivery.in_memory.origin
-            yield from filter(origin.is_sent_apart, ids)
+            yield from filter(origin.messages.is_sent_apart, ids)
 
     def _not_all_settled(self) -> list[tuple[ServerId, dict[str, None]]]:
         return [(server, ids) for server, ids in self._unsettled.items() if ids]

@@ -8,6 +8,8 @@ import pytest
 
 from delivery.arrival.arrivals import Arrivals
 from delivery.origin.origin import MessageOrigin
+from delivery.origin.parcel_posting import ParcelPosting
+from delivery.origin.parcel_table import ParcelTable
 from delivery.origin.senders import Senders
 from delivery.origin.unsettled import ParcelState
 from namegraph.graph.controlled_sinks import Sinks
@@ -74,25 +76,25 @@ _LOOK = Entries._look
 _LEADS_FROM = Entries._leads_from
 
 
-def _newest_alone(origin, number, servers, reach):
+def _newest_alone(posting, number, servers, reach):
     """Post only the newest parcel to a server found late, without the parcels under way before."""
-    sequence = origin._sequences[number]
+    sequence = posting._table.states[number]
     all_unsettled, sequence.unsettled = sequence.unsettled, deque(list(sequence.unsettled)[-1:])
     try:
-        return _FOUND(origin, number, servers, reach)
+        return _FOUND(posting, number, servers, reach)
     finally:
         sequence.unsettled = all_unsettled
 
 
-def _end_stubs_with_the_oldest(origin, server, sequence):
+def _end_stubs_with_the_oldest(posting, server, sequence):
     """Post the oldest parcel to a server that has only stubs. Further parcels are posted when the server wants them."""
     sequence.stubs.discard(server)
     for position in sequence.unsettled:
-        row = origin._parcels[position]
+        row = posting._table.rows[position]
         if row.posted.get(server) == ParcelState.STUB:
             row.posted[server] = ParcelState.UNCONFIRMED
-            origin._parcels.touch(position)
-            return [origin._posted(server, position)]
+            posting._table.rows.touch(position)
+            return [posting.posted(server, position)]
     return []
 
 
@@ -105,12 +107,12 @@ def _nobody_named(origin, sender, confirm, reach):
     return _CONFIRM(origin, sender, msgspec.structs.replace(confirm, onward=()), reach)
 
 
-def _settle_though_apart(origin, position):
-    origin._parcels[position].is_apart = False
+def _settle_though_apart(parcels, position):
+    parcels.rows[position].is_apart = False
     return False
 
 
-_FOUND, _CONFIRM = MessageOrigin.found, MessageOrigin.confirm
+_FOUND, _CONFIRM = ParcelPosting.found, MessageOrigin.confirm
 
 CLAUSES = {
     "turns are awaited": (Entries, "next_turn", _earliest_of_all),
@@ -129,11 +131,11 @@ CLAUSES = {
     "servers further below are named": (Entries, "_leads_from", _lead_to_children_alone),
     "arcs are followed through the nodes of others": (Entries, "_look", _look_no_further_than_others),
     "votes say which entry nodes are covered": (Entries, "cover_entered", lambda *_: ()),
-    "who is found late is posted all that is not settled": (MessageOrigin, "found", _newest_alone),
+    "who is found late is posted all that is not settled": (ParcelPosting, "found", _newest_alone),
     "who confirms names the servers further below": (MessageOrigin, "confirm", _nobody_named),
     "who has somebody for a stub wants the parcel": (Arrivals, "answer_stub", _nobody_here),
-    "what a server has stubs of comes before anything newer": (MessageOrigin, "_end_stubs", _end_stubs_with_the_oldest),
-    "what was apart is posted once more": (MessageOrigin, "needs_round", _settle_though_apart),
+    "what a server has stubs of comes before anything newer": (ParcelPosting, "end_stubs", _end_stubs_with_the_oldest),
+    "what was apart is posted once more": (ParcelTable, "needs_round", _settle_though_apart),
     "senders number their messages": (Senders, "first_answer", lambda *_: None),
     "parcels wait until servers are healed": (GraphReach, "is_settled_with", lambda *_: True),
     "all are told the entry nodes of the whole update": (coordinator, "ROOTS_LIMIT", -1),

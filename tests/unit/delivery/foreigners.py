@@ -64,7 +64,7 @@ def copies(servers, payload):
 def at_rest(servers):
     """True if no state is left of the messages sent."""
     cores = [core.delivery for core in servers.servers.values()]
-    return not any(core.origin.parcels_unsettled or core.arrivals.audiences() for core in cores)
+    return not any(len(core.origin.parcels) or core.arrivals.audiences() for core in cores)
 
 
 def holder_and_other(servers):

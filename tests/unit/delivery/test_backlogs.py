@@ -79,7 +79,7 @@ def test_messages_to_a_receiver_that_confirms_nothing_are_refused_and_all_others
     assert all(is_settled(servers.send(group, payload=PAYLOAD)) for _ in range(50) for group in (NEAR, LOCAL))
     # The receiver is below this group too, by way of another server.
     assert isinstance(servers.send(DEEP, payload=PAYLOAD)[0], DeliveryRefused)
-    assert origin_of(servers).backlog_bytes <= LIMIT
+    assert origin_of(servers).parcels.backlog_bytes <= LIMIT
 
 
 FRESH = [f"fresh{number}@a.x" for number in range(60)]
@@ -169,8 +169,8 @@ def test_a_receiver_is_sent_messages_again_once_it_confirms(servers):
         servers.now += 5.0
         servers.run()
     assert is_settled(servers.send(ALL, payload=PAYLOAD))
-    assert not origin_of(servers).unsettled
-    assert origin_of(servers).backlog_bytes == 0
+    assert not origin_of(servers).parcels.unsettled
+    assert origin_of(servers).parcels.backlog_bytes == 0
     assert servers.servers[A].delivery.unconfirmed(C) is None
 
 
@@ -181,7 +181,7 @@ def test_a_message_takes_no_more_work_for_a_long_backlog_of_another_receiver(ser
     silence(servers, pairs)
     work = []
     for length in (30, 300):
-        while len(origin_of(servers).unsettled) < length:
+        while len(origin_of(servers).parcels.unsettled) < length:
             servers.send(ALL, payload=PAYLOAD)
             # What the receiver never takes is kept by the origin; the lanes of this test need not hold it, too.
             servers.waiting.clear()
@@ -213,11 +213,11 @@ def test_a_group_that_the_receiver_has_left_goes_on_and_keeps_no_settled_message
     fill(servers, ALL)
     servers.leave(ALL, "all@c.x")
     origin = origin_of(servers)
-    origin.settled_limit_bytes = 5 * len(PAYLOAD)
-    before = origin.backlog_bytes
+    origin.settling.settled_limit_bytes = 5 * len(PAYLOAD)
+    before = origin.parcels.backlog_bytes
     for _ in range(60):
         assert is_settled(servers.send(ALL, payload=PAYLOAD))
-        assert origin.backlog_bytes <= before + 8 * len(PAYLOAD)
+        assert origin.parcels.backlog_bytes <= before + 8 * len(PAYLOAD)
 
 
 @pytest.mark.parametrize("servers", [Kept.DURABLE], indirect=True)

@@ -168,7 +168,7 @@ def test_who_joins_after_a_message_is_settled_does_not_get_it_though_an_older_on
     # It was accepted before, and is not settled: who joins meanwhile gets it.
     assert servers.log_of(CY) == [b"waits for b", b"later"]
     assert servers.log_of(ANN) == [b"waits for b", b"settled", b"later"]
-    assert not servers.servers[A].delivery.origin.parcels_unsettled
+    assert not len(servers.servers[A].delivery.origin.parcels)
 
 
 def test_a_parcel_that_was_confirmed_in_two_views_is_posted_once_more(loop, monkeypatch):
@@ -228,8 +228,8 @@ def test_a_message_to_a_process_goes_to_its_mailbox(loop):
 def test_nothing_is_in_memory_of_a_sequence_that_is_settled_and_was_for_nobody_elsewhere(loop):
     for target in (ANN, BOB, "g@a.x"):
         loop.send(target)
-    assert not loop.servers[B].delivery.origin._sequences
-    (left,) = loop.servers[A].delivery.origin._sequences.values()
+    assert not loop.servers[B].delivery.origin.parcels.states
+    (left,) = loop.servers[A].delivery.origin.parcels.states.values()
     assert left.receivers == {B, C}
 
 
@@ -342,7 +342,7 @@ def test_whoever_restarts_while_a_message_is_under_way_all_get_it_once(loop, ser
     loop.run()
     loop.send("g@a.x", payload=b"2")
     assert [loop.log_of(process) for process in (ANN, BOB, CY)] == [[b"1", b"2"]] * 3
-    assert not loop.servers[A].delivery.origin.unsettled
+    assert not loop.servers[A].delivery.origin.parcels.unsettled
 
 
 def test_an_endpoint_goes_on_behind_what_it_acknowledged_and_takes_over_the_one_before(loop):
@@ -402,7 +402,7 @@ def test_a_settled_parcel_whose_receipt_is_on_its_way_stays_in_the_log_for_a_res
     servers.receipts_of = {A}
     for _ in range(150):
         servers.send("g@a.x")
-    assert not servers.servers[A].delivery.origin.unsettled
+    assert not servers.servers[A].delivery.origin.parcels.unsettled
     servers.restart(A)
     servers.run()
     servers.send("g@a.x", payload=b"last")

@@ -122,7 +122,7 @@ def test_what_no_datagram_has_is_refused(servers, facts, reason):
 
 
 def test_it_is_sent_while_too_much_waits_for_servers_that_are_away(servers):
-    servers.servers[ServerId("a")].delivery.origin.backlog_bytes = 2**40
+    servers.servers[ServerId("a")].delivery.origin.parcels.backlog_bytes = 2**40
     (sent,) = servers.send_datagram("staff@a")
     assert isinstance(sent, DatagramSent)
 

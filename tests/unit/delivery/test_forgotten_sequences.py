@@ -5,7 +5,7 @@ import pytest
 from delivery.model import uptime
 from delivery.model.events import Accepted, DeliveryRefused, Settled
 from delivery.model.words import target_set
-from delivery.origin import origin
+from delivery.origin import sequence_table
 from delivery.wire.posts import read_message_id
 from namegraph import NodeId, Reason, ServerId, Tick, only
 from tests.unit.delivery.servers import Servers
@@ -32,7 +32,7 @@ def rows(servers, part, server=A):
 
 
 def limit(servers, *, plain=10_000, others=10_000):
-    servers.servers[A].delivery.origin.limits = {True: plain, False: others}
+    servers.servers[A].delivery.origin.sequences.limits = {True: plain, False: others}
 
 
 def accepted(answers):
@@ -44,7 +44,7 @@ def test_a_client_that_makes_sets_of_targets_leaves_a_bounded_state_at_every_ser
     for number in range(100):
         assert isinstance(servers.send(STAFF, excluding=[f"x{number}@nobody.example"])[-1], Settled)
     core = servers.servers[A].delivery
-    assert len(rows(servers, "sequence")) == len(core.origin._sequences) == 10
+    assert len(rows(servers, "sequence")) == len(core.origin.parcels.states) == 10
     assert len(rows(servers, "heard", B)) == 10
     assert len(servers.servers[B].delivery.arrivals.foreign._taken) == 10
     assert len(servers.log_of(BOB)) == len(servers.log_of(ANN)) == 100
@@ -61,8 +61,8 @@ def let_pass(servers, seconds):
 
 
 def test_a_sequence_goes_when_nothing_was_sent_for_a_week(servers, monkeypatch):
-    assert origin.SEQUENCE_SECONDS == 7 * 86_400
-    monkeypatch.setattr(origin, "SEQUENCE_SECONDS", 20)
+    assert sequence_table.SEQUENCE_SECONDS == 7 * 86_400
+    monkeypatch.setattr(sequence_table, "SEQUENCE_SECONDS", 20)
     monkeypatch.setattr(uptime, "WRITTEN_EVERY_SECONDS", 1.0)
     servers.send(STAFF)
     let_pass(servers, 10)
@@ -79,7 +79,7 @@ def test_a_sequence_goes_when_nothing_was_sent_for_a_week(servers, monkeypatch):
 def test_what_is_not_settled_is_not_forgotten(servers, monkeypatch):
     limit(servers, plain=0, others=0)
     servers.held = {(A, B)}
-    monkeypatch.setattr(origin, "SEQUENCE_SECONDS", 1)
+    monkeypatch.setattr(sequence_table, "SEQUENCE_SECONDS", 1)
     servers.send(STAFF, payload=b"one")
     let_pass(servers, 3)
     assert len(rows(servers, "sequence")) == 1
@@ -120,8 +120,8 @@ def test_a_message_that_is_sent_again_is_known_though_its_sequence_is_forgotten(
 
 
 def test_sets_of_targets_for_a_server_that_is_away_are_bounded_and_others_go_on(servers, monkeypatch):
-    monkeypatch.setattr(origin, "BUSY_SEQUENCES_LIMIT", 5)
-    monkeypatch.setattr(origin, "CROWD_LIMIT", 3)
+    monkeypatch.setattr(sequence_table, "BUSY_SEQUENCES_LIMIT", 5)
+    monkeypatch.setattr(sequence_table, "CROWD_LIMIT", 3)
     servers.held = {(A, B)}
     for number in range(5):
         servers.send(STAFF, excluding=[f"x{number}@nobody.example"])

@@ -320,14 +320,14 @@ def test_what_waits_for_a_server_that_is_away_goes_and_it_is_told_how_much(serve
     servers.lose("b")
     for number in range(1, 40):
         assert isinstance(send(servers, b"%d" % number)[0], Accepted)
-    assert in_memory.origin.backlog_bytes < 1_000
+    assert in_memory.origin.parcels.backlog_bytes < 1_000
     servers.bring_back("b")
     for _ in range(4):
         wait(servers, 5.0)
     found = got(servers, "bob@b")
     assert found[-1] == b"39" and found == sorted(found, key=int)
     assert sum(told_lost(servers, "bob@b")) == 39 - len(found)
-    assert not in_memory.origin.unsettled
+    assert not in_memory.origin.parcels.unsettled
 
 
 def test_what_goes_for_a_server_that_is_away_may_not_come_to_who_is_behind_it_and_that_is_said(servers):
@@ -338,7 +338,7 @@ def test_what_goes_for_a_server_that_is_away_may_not_come_to_who_is_behind_it_an
     payloads = [bytes(WINDOW_BYTES + 1), *(b"%d" % number for number in range(8))]
     ids = {payload: send(servers, payload)[0].message_id for payload in payloads}
     servers.lose("b")
-    in_memory.backlog_limit_bytes = in_memory.origin.backlog_bytes
+    in_memory.backlog_limit_bytes = in_memory.origin.parcels.backlog_bytes
     assert isinstance(send(servers, b"8")[0], Accepted)
     servers.bring_back("b")
     for _ in range(4):
@@ -346,7 +346,7 @@ def test_what_goes_for_a_server_that_is_away_may_not_come_to_who_is_behind_it_an
     came = got(servers, "cyd@c")
     assert came and said == [name for payload, name in ids.items() if payload not in came] != []
     assert not told_lost(servers, "cyd@c")
-    assert not in_memory.origin.unsettled
+    assert not in_memory.origin.parcels.unsettled
 
 
 def test_it_settles_in_the_next_view_where_all_who_had_it_have_started_again_while_one_is_away(servers):
@@ -362,11 +362,11 @@ def test_it_settles_in_the_next_view_where_all_who_had_it_have_started_again_whi
     for _ in range(4):
         wait(servers, 5.0)
     # Who has c behind arcs that are suspended may miss it; nobody is there to whom it could be posted.
-    assert in_memory.origin.unsettled
+    assert in_memory.origin.parcels.unsettled
     servers.bring_back("c")
     for _ in range(4):
         wait(servers, 5.0)
-    assert not in_memory.origin.unsettled
+    assert not in_memory.origin.parcels.unsettled
 
 
 @pytest.mark.parametrize("first", [Kept.MEMORY, Kept.DURABLE])

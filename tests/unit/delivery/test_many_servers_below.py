@@ -50,8 +50,8 @@ def test_callers_are_told_of_some_unknown_servers_and_no_more_are_kept(servers):
     assert isinstance(settled, Settled)
     assert len(settled.unreachable) == UNKNOWN_LIMIT
     origin = servers.servers[A].delivery.origin
-    assert [len(sequence.onward[B]) for sequence in origin._sequences.values()] == [UNKNOWN_LIMIT]
-    assert [sequence.receivers for sequence in origin._sequences.values()] == [{B}]
+    assert [len(sequence.onward[B]) for sequence in origin.parcels.states.values()] == [UNKNOWN_LIMIT]
+    assert [sequence.receivers for sequence in origin.parcels.states.values()] == [{B}]
     assert servers.servers[A].delivery.post.faults == {(B, PeerFault.TOO_MANY_SERVERS): 1}
 
 
@@ -71,7 +71,7 @@ def test_a_confirmation_with_very_many_names_asks_of_each_a_few_times(servers, m
 
 
 def test_a_long_backlog_is_looked_at_as_far_as_its_limit_for_unknown_servers(servers):
-    sequence_of = servers.servers[A].delivery.origin._sequences
+    sequence_of = servers.servers[A].delivery.origin.parcels.states
     servers.held_posts = {(C, A)}
     servers.send(ALL)
     (sequence,) = sequence_of.values()

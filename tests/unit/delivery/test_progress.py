@@ -51,29 +51,31 @@ def test_a_message_is_found_wherever_it_is_in_its_parcel(servers):
     accept(servers, servers.new_send(ALL))
     accept(servers, *(servers.new_send(ALL) for _ in range(PARCEL_MESSAGES_LIMIT + 2)))
     accept(servers, servers.new_send(ALL))
-    *parcels, (last,) = [origin.ids(position) for position in origin.unsettled]
+    *parcels, (last,) = [origin.messages.ids(position) for position in origin.parcels.unsettled]
     assert sorted(map(len, parcels)) == [1, 2, PARCEL_MESSAGES_LIMIT]
-    for position, ids in zip(origin.unsettled, parcels, strict=False):
-        assert {origin._position_of(name) for name in ids} == {position}
+    for position, ids in zip(origin.parcels.unsettled, parcels, strict=False):
+        assert {origin.messages.position_of(name) for name in ids} == {position}
     serial = len(parcels[0] + parcels[1] + parcels[2]) + 1
     assert last == f"{serial}@{ALL}#{origin.start}"
-    assert origin.progress(last).pending == (B,)
-    assert origin.progress(f"{serial + 1}@{ALL}#{origin.start}") is None
-    assert origin.progress(f"{serial}@{ALL}#{origin.start + 1}") is None
-    assert origin.progress(f"{serial}@{FEW}#{origin.start}") is None
+    assert origin.messages.progress(last).pending == (B,)
+    assert origin.messages.progress(f"{serial + 1}@{ALL}#{origin.start}") is None
+    assert origin.messages.progress(f"{serial}@{ALL}#{origin.start + 1}") is None
+    assert origin.messages.progress(f"{serial}@{FEW}#{origin.start}") is None
 
 
 def test_messages_to_sets_of_targets_and_to_one_are_told_apart(servers):
     origin = servers.servers[A].delivery.origin
     accept(servers, servers.new_send(ALL), servers.new_send(ALL, FEW), servers.new_send(ALL, excluding=(FEW,)))
-    positions = origin.unsettled
-    assert [origin._position_of(name) for position in positions for name in origin.ids(position)] == positions
+    positions = origin.parcels.unsettled
+    assert [
+        origin.messages.position_of(name) for position in positions for name in origin.messages.ids(position)
+    ] == positions
     servers.held.clear()
-    names = [name for position in positions for name in origin.ids(position)]
+    names = [name for position in positions for name in origin.messages.ids(position)]
     servers.restart(B)
     servers.run()
-    assert origin.unsettled == []
-    assert [origin.progress(name) for name in names] == [None] * 3
+    assert origin.parcels.unsettled == []
+    assert [origin.messages.progress(name) for name in names] == [None] * 3
 
 
 def test_for_whom_very_many_parcels_wait_is_counted_in_slices(servers):
@@ -82,5 +84,5 @@ def test_for_whom_very_many_parcels_wait_is_counted_in_slices(servers):
         servers.step(A, servers.new_send(ALL))
         servers.close_parcels(A)
         servers.under_way.clear()
-    assert list(origin.pending()) == [SLICE_ITEMS, 1]
-    assert at_once(origin.pending()) == {B: SLICE_ITEMS + 1}
+    assert list(origin.messages.pending()) == [SLICE_ITEMS, 1]
+    assert at_once(origin.messages.pending()) == {B: SLICE_ITEMS + 1}

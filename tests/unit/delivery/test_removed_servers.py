@@ -34,8 +34,12 @@ def rest(servers):
     """Require that no work is left at the servers that are up."""
     for server in (A, B):
         core = servers.servers[server].delivery
-        assert (core.origin.unsettled, at_once(core.origin.pending()), core.post.parcels) == ([], {}, {})
-        assert core.origin.backlog_bytes == 0
+        assert (core.origin.parcels.unsettled, at_once(core.origin.messages.pending()), core.post.parcels) == (
+            [],
+            {},
+            {},
+        )
+        assert core.origin.parcels.backlog_bytes == 0
 
 
 def settled(answers):
@@ -46,7 +50,7 @@ def settled(answers):
 def test_what_waits_for_a_removed_server_settles_and_says_that_it_did_not_get_it(servers):
     servers.lose(C)
     waiting = [servers.send(TOP, payload=payload) for payload in (b"1", b"2", b"3")]
-    assert at_once(servers.servers[A].delivery.origin.pending()) == {C: 3}
+    assert at_once(servers.servers[A].delivery.origin.messages.pending()) == {C: 3}
     assert [len(answers) for answers in waiting] == [1, 1, 1]
     remove_everywhere(servers)
     for answers in waiting:
@@ -63,12 +67,12 @@ def test_what_waits_for_a_removed_server_settles_and_says_that_it_did_not_get_it
 def test_a_server_that_had_a_message_before_it_was_lost_is_not_said_to_lack_it(servers):
     servers.held.add((B, A))
     answers = servers.send(TOP)
-    assert at_once(servers.servers[A].delivery.origin.pending()) == {B: 1}
+    assert at_once(servers.servers[A].delivery.origin.messages.pending()) == {B: 1}
     servers.lose(C)
     servers.held.discard((B, A))
     servers.run()
     # It is posted once more, for those who may be behind C.
-    assert at_once(servers.servers[A].delivery.origin.pending()) == {C: 1}
+    assert at_once(servers.servers[A].delivery.origin.messages.pending()) == {C: 1}
     assert len(answers) == 1
     remove_everywhere(servers, order=(B, A))
     assert settled(answers).unreachable == ()
@@ -121,7 +125,7 @@ def test_a_removal_that_is_refused_gives_up_nothing(servers):
     servers.step(A, RemovePeer(ticket, Subnet(C)))
     servers.run()
     assert servers.answers[ticket][-1].reason is Reason.NAME_IN_USE
-    assert at_once(servers.servers[A].delivery.origin.pending()) == {C: 1}
+    assert at_once(servers.servers[A].delivery.origin.messages.pending()) == {C: 1}
     assert len(answers) == 1
 
 

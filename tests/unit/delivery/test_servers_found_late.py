@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 
 from delivery.model.events import Settled
-from delivery.origin import origin
+from delivery.origin import parcel_posting
 from namegraph import Lane, PeerLetter, PeerMessage, PeerMet, PeerRestored, ServerId, Subnet
 from tests.unit.delivery.servers import Servers
 
@@ -17,7 +17,7 @@ SLICE, WAITING = 10, 95
 @pytest.fixture
 def servers(monkeypatch):
     """A group with members at two servers. One of them is in a group of its server, which a third server may join."""
-    monkeypatch.setattr(origin, "POSTED_AT_ONCE", SLICE)
+    monkeypatch.setattr(parcel_posting, "POSTED_AT_ONCE", SLICE)
     found = Servers(A, B, C, D, is_configured=False)
     found.create(ALL, BELOW, OTHER)
     for group, member in ((ALL, "dan@d.x"), (ALL, BELOW), (BELOW, "bob@b.x"), (OTHER, "bob@b.x")):
@@ -65,7 +65,7 @@ def settle(servers):
     servers.held_posts = set()
     for _ in range(3):
         servers.run()
-    assert servers.servers[A].delivery.origin.unsettled == []
+    assert servers.servers[A].delivery.origin.parcels.unsettled == []
 
 
 def test_a_server_that_a_confirmation_names_is_posted_a_long_backlog_in_slices(servers, posts):
@@ -94,7 +94,7 @@ def test_a_server_that_wants_what_it_has_stubs_of_is_posted_it_whole_in_slices(s
     servers.join(ALL, "empty@c.x")
     servers.join("empty@c.x", "eve@c.x")
     servers.send(ALL, payload=b"before")
-    assert servers.servers[A].delivery.origin._sequences[1].stubs == {C}
+    assert servers.servers[A].delivery.origin.parcels.states[1].stubs == {C}
     servers.held_posts = {(A, C)}
     for payload in payloads(WAITING):
         servers.send(ALL, payload=payload)
@@ -117,7 +117,7 @@ def test_what_is_not_caught_up_goes_on_after_a_crash(servers):
     core = servers.servers[A]
     effects = core.step(PeerMessage(B, confirm.number, confirm.encoded, Lane.POST), servers.now)
     servers.disks[A].write(effects.records)
-    assert sum(C in row.posted for row in core.delivery.origin._parcels.values()) == SLICE
+    assert sum(C in row.posted for row in core.delivery.origin.parcels.rows.values()) == SLICE
     servers.restart(A)
     servers.run()
     assert servers.log_of("cy@c.x") == [*payloads(WAITING), b"found"]
@@ -173,9 +173,9 @@ def test_a_server_whose_lane_begins_anew_is_posted_again_in_slices_and_in_order(
     assert largest(posts, C) == SLICE
     # What is accepted meanwhile comes behind all of it.
     confirmed.send(ALL, payload=b"new", run=False)
-    assert of(confirmed).posts_again
+    assert of(confirmed).posting.posts_again
     confirmed.run()
-    assert not of(confirmed).posts_again
+    assert not of(confirmed).posting.posts_again
     assert largest(posts, C) <= SLICE + 1
     assert confirmed.log_of("cy@c.x") == [*payloads(WAITING), b"new"]
     settle(confirmed)
@@ -184,13 +184,13 @@ def test_a_server_whose_lane_begins_anew_is_posted_again_in_slices_and_in_order(
 def test_what_is_posted_again_is_not_settled_before_and_goes_on_after_a_crash(confirmed):
     restore(confirmed, 1)
     confirmed.held_posts = set()
-    assert len(of(confirmed).unsettled) == WAITING
+    assert len(of(confirmed).parcels.unsettled) == WAITING
     confirmed.start(A)
-    assert of(confirmed).posts_again
+    assert of(confirmed).posting.posts_again
     confirmed.restart(A)
     settle(confirmed)
     assert confirmed.log_of("cy@c.x") == payloads(WAITING)
-    assert not of(confirmed).posts_again
+    assert not of(confirmed).posting.posts_again
 
 
 def test_a_server_that_is_removed_while_it_is_posted_again_holds_up_nothing(confirmed):
@@ -198,4 +198,4 @@ def test_a_server_that_is_removed_while_it_is_posted_again_holds_up_nothing(conf
     confirmed.lose(C)
     confirmed.remove(A, C)
     settle(confirmed)
-    assert not confirmed.servers[A].delivery.origin.posts_again
+    assert not confirmed.servers[A].delivery.origin.posting.posts_again

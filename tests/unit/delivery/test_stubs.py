@@ -46,7 +46,7 @@ def close(servers, process):
 
 
 def unsettled(servers):
-    return servers.servers[A].delivery.origin.parcels_unsettled
+    return len(servers.servers[A].delivery.origin.parcels)
 
 
 def test_who_had_nobody_for_the_last_message_is_posted_no_more_of_them(servers):
@@ -141,7 +141,7 @@ def test_what_is_said_of_a_stub_counts_no_more_once_the_messages_were_posted(ser
 def test_who_is_posted_what_a_stub_was_answered_for_while_servers_were_parted_logs_it_once(servers, monkeypatch):
     """It opens a mailbox in between, and the parcel is posted once more, since servers were parted."""
     core = servers.servers[C].delivery
-    (targets,) = [row.targets for row in servers.servers[A].delivery.origin._rows.values()]
+    (targets,) = [row.targets for row in servers.servers[A].delivery.origin.sequences.rows.values()]
 
     def post(message):
         servers.step(C, PeerMessage(A, core.post.handled_through(A) + 1, encode(message), Lane.POST))
@@ -206,7 +206,7 @@ def test_what_nobody_sent_is_a_fault_and_what_is_over_is_none(servers):
 
 def test_a_stub_of_what_is_not_its_senders_is_a_fault(servers):
     core = servers.servers[C].delivery
-    (targets,) = [row.targets for row in servers.servers[A].delivery.origin._rows.values()]
+    (targets,) = [row.targets for row in servers.servers[A].delivery.origin.sequences.rows.values()]
     number = core.post.handled_through(B) + 1
     servers.step(C, PeerMessage(B, number, encode(Stub(1, 0, 2, targets, 1, 1)), Lane.POST))
     assert core.post.faults == {(B, PeerFault.NOT_ITS_TARGET): 1}
@@ -214,6 +214,6 @@ def test_a_stub_of_what_is_not_its_senders_is_a_fault(servers):
 
 @pytest.mark.parametrize("messages", [0, 1_001])
 def test_a_stub_of_no_messages_or_too_many_is_unreadable(servers, messages):
-    (targets,) = [row.targets for row in servers.servers[A].delivery.origin._rows.values()]
+    (targets,) = [row.targets for row in servers.servers[A].delivery.origin.sequences.rows.values()]
     with pytest.raises(NotAPostError):
         decode(encode(Stub(1, 0, 2, targets, 1, messages)))

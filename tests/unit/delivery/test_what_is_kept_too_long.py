@@ -67,7 +67,7 @@ def test_what_waits_too_long_for_a_server_settles_and_is_a_dead_letter(servers):
     (letter,) = dead(servers)
     assert (letter.first_id, letter.servers, letter.reason) == ("1@top@a.x#1", (B,), DeadReason.EXPIRED)
     core = servers.servers[A].delivery
-    assert (core.origin.unsettled, core.origin.backlog_bytes, core.post.parcels) == ([], 0, {})
+    assert (core.origin.parcels.unsettled, core.origin.parcels.backlog_bytes, core.post.parcels) == ([], 0, {})
 
 
 def test_a_server_that_is_back_gets_what_did_not_expire_and_the_rest_when_it_is_replayed(servers):
@@ -178,7 +178,7 @@ def test_what_waits_for_a_removed_server_is_given_up_in_slices_also_over_a_resta
     core = servers.servers[A].delivery
     servers.step(A, Tick())
     servers.run()
-    assert (len(dead(servers)), core.has_more, core.origin.unsettled) == (5, False, [])
+    assert (len(dead(servers)), core.has_more, core.origin.parcels.unsettled) == (5, False, [])
     assert undelivered(servers) == {DeadReason.SERVER_REMOVED: (5, 5)}
     assert [letter for letter in core.post.kept(B) if b"parcel" in letter.encoded] == []
 
@@ -202,7 +202,7 @@ def test_a_server_that_is_added_again_meanwhile_gets_the_rest():
     servers.join(TOP, BOB)
     assert NodeId(BOB) in servers.servers[B].delivery.mailboxes.numbers
     assert [letter.first_id for letter in dead(servers)] == ["1@top@a.x#1", "2@top@a.x#1"]
-    assert servers.servers[A].delivery.origin.unsettled == []
+    assert servers.servers[A].delivery.origin.parcels.unsettled == []
 
 
 def test_what_waits_for_a_server_goes_once_the_log_is_too_large_and_is_a_dead_letter(servers):

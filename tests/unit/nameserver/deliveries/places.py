@@ -107,7 +107,7 @@ class CoreMachine:
 
     def progress(self, message_id):
         origin = self.core.origin
-        for row in origin._parcels.values():
+        for row in origin.parcels.rows.values():
             pending = tuple(sorted(server for server, count in row.posted.items() if count < 0))
             served = [count for count in (row.mailboxes, *row.posted.values()) if count > 0]
             if pending:
