@@ -654,11 +654,10 @@ class ServerCore(CoreQueries):
             return error.refusal
         final_priority = Priority(self._context.counter + 1, self.server)
         renames = () if isinstance(command, ImportCommand) else renames_in(command.composite, command.operations)
-        self._context.move_details(renames)
+        self._context.note_renames(renames)
         for node, kind in changes.kinds.items():
             if NodeKind.GROUP in (kind, graph.kind(node)):
                 self._context.note_group(graph.ids[node], final_priority, is_present=kind is NodeKind.GROUP)
-        self._context.renames.note(renames)
         self._context.change_log.note(final_priority, self.server, command.origin, changes_of_delta(graph, changes))
         topology = compute_topology(graph, self.ancestors, changes, final_priority=final_priority)
         written, effects = commit(

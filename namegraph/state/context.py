@@ -251,8 +251,12 @@ class ServerContext:
         elif group in self.details:
             del self.details[group]
 
-    def move_details(self, renames: Iterable[tuple[NodeId, NodeId]]) -> None:
-        """Move the details of renamed groups to their new names. Call this before the old names are deleted."""
+    def note_renames(self, renames: Collection[tuple[NodeId, NodeId]]) -> None:
+        """Let old names, and still older ones, lead to the new names of groups, and move what is kept of the groups.
+
+        Call this before the old names are deleted: what leads to a deleted name is forgotten.
+        """
+        self.renames.note(renames)
         for old, new in renames:
             if old in self.details:
                 self.details[new] = self.details.pop(old)

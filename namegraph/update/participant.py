@@ -247,10 +247,7 @@ class Participant:
         records = self._records
         changes = changes_of_share(self._context, share)
         self._context.change_log.note(share.final, share.update_id.coordinator, share.origin, changes)
-        # The old name of a renamed group is deleted below. By then, still older names must lead to the new name, not to
-        # that one.
-        self._context.renames.note(share.renames)
-        self._context.move_details(share.renames)
+        self._context.note_renames(share.renames)
         relayed = nodes_of(share.relay)
         records.install(share.relay)
         for node, base in share.bases:

@@ -153,6 +153,17 @@ def test_old_names_lead_to_the_newest_one_also_after_a_restart(servers):
     assert servers.arcs() == LOOP
 
 
+def test_old_names_lead_to_the_newest_one_also_of_a_group_that_concerns_one_server(servers):
+    servers.done("a.example", CreateGroup(OTHER), JoinArc(OTHER, GUEST))
+    servers.rename((OTHER, NEW))
+    servers.rename((NEW, NEWER))
+    assert told_of(servers, OTHER) == told_of(servers, NEW) == NEWER
+    servers.rename((NEWER, OTHER))
+    assert told_of(servers, NEW) == told_of(servers, NEWER) == OTHER
+    servers.done("a.example", DeleteGroup(OTHER, force=True))
+    assert told_of(servers, NEW) is told_of(servers, OTHER) is None
+
+
 def test_an_old_name_becomes_a_process_only_where_the_client_says_so(servers):
     servers.rename((A, NEW))
     refused = servers.ask("b.example", JoinArc(B, A))
