@@ -35,7 +35,7 @@ def _cleaned(value: Any) -> Any:
         changed = {}
         for name in _names_of_fields(type(value)):
             old = getattr(value, name)
-            new = _cleaned(old)
+            new = _cleaned(old) if old else old  # Most fields of most answers are empty.
             if new is not old:
                 changed[name] = new
         return replace(value, **changed) if changed else value
