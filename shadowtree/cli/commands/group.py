@@ -134,7 +134,7 @@ def set_command(session: Session, group: str, description: str | None, request_i
       shadowtree group set lab@ubc.example --description ""
     """
     if description is None:
-        raise click.UsageError("nothing is said of what is to hold: give --description TEXT")
+        raise click.UsageError("no new detail of the group is given: give --description TEXT")
     with session.connect() as names:
         change = names.set_group(group, description=description, request_id=request_id)
     print_change(change, is_json=session.is_json)
