@@ -103,8 +103,8 @@ class CommittedState(CoreQueries):
         self._held.append(held)
         self._show()
 
-    def let_go(self, *, earliest: bool) -> list[Any]:
-        """End a hold, and return the objects to free, the last first. They may be very many.
+    def let_go(self, *, earliest: bool) -> list[list[Any]]:
+        """End a hold, and return the objects to free, some at a time. They may be very many.
 
         `earliest`: True if the earliest long step is durable. False if the latest one left nothing to be made
         durable.
@@ -115,7 +115,7 @@ class CommittedState(CoreQueries):
         if not self._held:
             core.records.end_holds()
             core.ancestors.end_holds()
-        return [*core.graph.let_go(held.graph), *held.ancestors.replaced]
+        return [*core.graph.let_go(held.graph), held.ancestors.replaced]
 
     @property
     def revision(self) -> str:

@@ -23,7 +23,7 @@ from copy import copy
 from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heappop, heappush
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
 from namegraph.graph.spanning_tree import spanning_tree
@@ -78,9 +78,6 @@ ArcsByNode = DictColumn[NodeIndex, ArcRecord]
 
 EndsByNode = DictTable[NodeIndex, NodeIndex, None]
 """The other ends of some arcs of each node that has any."""
-
-MANY_ARCS = 1_000
-"""Number of arcs from which the arcs of a node are freed one by one. Freeing them with their table may take 20 ms."""
 
 NOBODY = NodeId("@")
 """Id of a free number: never a legal name, and in no owned subnet."""
@@ -182,18 +179,13 @@ class NameGraph:
         self._holders += 1
         return held
 
-    def let_go(self, held: NameGraph) -> list[Any]:
-        """End one hold: nobody reads the held graph any more. Return its former arcs, to be freed from the end."""
+    def let_go(self, held: NameGraph) -> list[list[Any]]:
+        """End one hold: nobody reads the held graph any more. Return its former arcs, to be freed some at a time."""
         self._holders -= 1
         if not self._holders:
             for name in _HELD:
                 getattr(self, name).end_moments()
-        left: list[Any] = []
-        for arcs in chain(held.children.replaced, held.parents.replaced):  # type: ignore[attr-defined]
-            if len(arcs) > MANY_ARCS:
-                left += arcs.values()
-            left.append(arcs)
-        return left
+        return [held.children.replaced, held.parents.replaced]  # type: ignore[attr-defined]
 
     def arcs_out(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
         """Return the arcs that leave a node, by child, to be changed."""

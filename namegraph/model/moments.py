@@ -305,8 +305,8 @@ class TableBefore(Generic[Key, Value]):
 
     @property
     def replaced(self) -> list[Any]:
-        """Values that were replaced before the next moment began."""
-        return [value for value in self._moment.former.values() if value is not _MISSING]
+        """Values that were replaced before the next moment began, or a mark for none."""
+        return list(self._moment.former.values())
 
     def _whole(self) -> dict[Key, Value]:
         if not self._length:

@@ -46,7 +46,7 @@ class LongSteps(Protocol):
     def hold(self) -> None:
         """Show readers no later state until the step is durable."""
 
-    def let_go(self, *, earliest: bool) -> list[Any]:
+    def let_go(self, *, earliest: bool) -> list[list[Any]]:
         """Release the held state: the earliest long step is durable, or the latest one left nothing to make durable.
 
         Return the objects to free.

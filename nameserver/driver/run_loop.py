@@ -499,7 +499,7 @@ class RunLoop:
         self._take_effects(event, effects, is_first_meeting=is_first_meeting)
         self._tell_stepped(event, effects, self._clock() - now, was_long=True)
         if self._batches.collecting is None:
-            self._leavings.add(long_steps.let_go(earliest=False))
+            self._leavings.add(*long_steps.let_go(earliest=False))
         else:
             self._batches.collecting.is_of_long_step = True
             self._batches.seal()
@@ -662,7 +662,7 @@ class RunLoop:
             observer.committed(self._clock() - began)
         self._durable_revision = batch.revision
         if batch.is_of_long_step and self._long_steps is not None:
-            self._leavings.add(self._long_steps.let_go(earliest=True))
+            self._leavings.add(*self._long_steps.let_go(earliest=True))
             # The writer was the only reader of these lists.
             self._leavings.add(batch.records.nodes)
             self._leavings.add(batch.records.arcs)

@@ -146,7 +146,7 @@ class UpdateCalls:
             details={} if details == NO_DETAILS else {create.group: details},
         )
         change = conversion.change(committed)
-        change.details_kept = not committed.unchanged
+        change.details_kept = details != NO_DETAILS and not committed.unchanged
         return change
 
     async def set_details(self, request: messages.SetDetailsRequest, context: Context) -> values.Change:

@@ -37,3 +37,18 @@ async def test_what_is_added_meanwhile_is_freed_too(monkeypatch):
     assert alive
     while alive:
         await asyncio.sleep(0)
+
+
+async def test_the_entries_of_a_large_dictionary_are_freed_some_at_a_time(monkeypatch):
+    monkeypatch.setattr(leavings, "FREED_AT_ONCE", 2)
+    monkeypatch.setattr(leavings, "MANY_ENTRIES", 3)
+    left = [{number: Piece() for number in range(4)}, {0: Piece()}]
+    alive = weakref.WeakSet(piece for each in left for piece in each.values())
+    freeing = Leavings()
+    freeing.add(left)
+    del left
+    counts = []
+    while alive:
+        await asyncio.sleep(0)
+        counts.append(len(alive))
+    assert counts == [4, 2, 0]

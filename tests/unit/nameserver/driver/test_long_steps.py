@@ -77,7 +77,7 @@ class SeenSteps:
         self.held.pop(0 if earliest else -1)
         pieces = [Piece(), Piece(), Piece()]
         self.left.update(pieces)
-        return pieces
+        return [pieces]
 
     def now(self):
         return self.held[0] if self.held else len(self.core.taken)
