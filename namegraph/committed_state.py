@@ -1,18 +1,22 @@
-"""The state of a core that readers use: its state between steps, also during a long step and until that step is
-durable.
+"""The state of a core that readers see: the newest durable one, whatever steps were taken since.
 
-    loop's thread     hold --> reads, of the state before --------------> let_go
-    another thread        \\--- step, which changes the core ---/
+    first step of a batch    hold --> readers see the state before the batch
+    the batch is durable     let_go --> readers see the state after it
 
-A held state shares with the core everything that the step does not change (`namegraph.model.moments`), so holding takes
-no time. Between steps readers use the core itself.
+    steps     | batch 1  | batch 2       |
+    flushes              | batch 1       | batch 2
+    readers   the state before 1         | after 1       | after 2
+
+A held state shares with the core everything that no step changes (`namegraph.model.moments`), so holding takes no
+time. While all is durable, readers use the core itself. A reader that goes on over several turns of the event loop
+keeps the state that it began with (`kept`).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable
-from copy import copy
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
@@ -26,6 +30,7 @@ from namegraph.events import (
     PeerLost,
     PeerMessage,
     PeerMet,
+    PeerPosts,
     PeerReceived,
     PeerRestored,
     ReadCommand,
@@ -55,17 +60,40 @@ LONG_FROM_NODES = 10_000
 LONG_FROM_ARCS = 2_000
 """Number of arcs between servers that take more than some milliseconds when a view ends, or heals."""
 
+_PARTS = tuple(CoreQueries.__annotations__)
+
 _CHANGING_PEERS = (AddPeer, RemovePeer, ConfigurePeer)
 _ENDING_VIEW = (PeerLost, PeerMet, PeerRestored, Restored, RetirePeer)
 
 
+class HeldState(CoreQueries):
+    """The state of a core at a moment. It stays as it is until its last user leaves it."""
+
+    def __init__(self, core: ServerCore) -> None:
+        self.__dict__.update(_parts_of(core))
+        self._certainty = None
+        self._context = core._context.hold()
+        self.graph = self._context.graph
+        self.records = core.records.hold(self._context)
+        self.entries = core.entries.hold(self._context, self.records)
+
+    @property
+    def replaced(self) -> list[list[Any]]:
+        """What only this state still has, to be freed some at a time."""
+        return [*self.graph.replaced, self._context.ancestors.replaced]
+
+
 class CommittedState(CoreQueries):
-    """A core as its readers see it: the state before the first long step that is not durable."""
+    """A core as its readers see it: its newest durable state."""
 
     def __init__(self, core: ServerCore) -> None:
         self._core = core
-        self._held: deque[CoreQueries] = deque()
-        """State before each of these steps, the earliest first."""
+        self._held: deque[HeldState] = deque()
+        """State before each batch that is not durable, the earliest first."""
+        self._users: Counter[HeldState] = Counter()
+        """Users of each held state: its batch, and readers that keep it."""
+        self.free: Callable[..., None] = lambda *_lists: None
+        """Callback that gets lists of objects to free. They may be very many."""
         self._show()
 
     def may_take_long(self, event: Event) -> bool:
@@ -86,45 +114,56 @@ class CommittedState(CoreQueries):
             return True
         return (isinstance(event, _ENDING_VIEW) or not core.is_steady) and _has_much_between_servers(core)
 
+    def changes(self, event: Event) -> bool:
+        """Return False if the step of an event changes nothing that readers see: it is about messages to groups."""
+        if isinstance(event, PeerMessage):
+            return event.lane is Lane.LETTERS
+        if isinstance(event, PeerReceived):
+            return self._core.cuts_wait
+        return not isinstance(event, PeerPosts)
+
     def hold(self) -> None:
-        """Hold the present state before a long step. Readers see no later state until the step is durable."""
-        core = self._core
-        context = copy(core._context)
-        context.__dict__.update({name: copy(value) for name, value in vars(context).items() if isinstance(value, dict)})
-        context.doubts = core._context.doubts.hold()
-        context.graph = core.graph.hold()
-        context.ancestors = core.ancestors.hold(context.graph)
-        held = CoreQueries()
-        held.__dict__.update(_parts_of(core))
-        held.graph, held._context = context.graph, context
-        held.records = core.records.hold(context)
-        held.entries = core.entries.hold(context, held.records)
-        held.told_revision = core.revision
+        """Hold the present state, before the first step of a batch. Readers see no later state until `let_go`."""
+        held = HeldState(self._core)
+        self._users[held] += 1
         self._held.append(held)
         self._show()
 
-    def let_go(self, *, earliest: bool) -> list[list[Any]]:
-        """End a hold, and return the objects to free, some at a time. They may be very many.
+    def let_go(self, *, earliest: bool) -> None:
+        """End a hold.
 
-        `earliest`: True if the earliest long step is durable. False if the latest one left nothing to be made
-        durable.
+        `earliest`: True if the earliest batch is durable. False if the steps since the latest hold left nothing to
+        be made durable.
         """
         held = self._held.popleft() if earliest else self._held.pop()
         self._show()
-        core = self._core
-        if not self._held:
-            core.records.end_holds()
-            core.ancestors.end_holds()
-        return [*core.graph.let_go(held.graph), held.ancestors.replaced]
+        self._leave(held)
 
-    @property
-    def revision(self) -> str:
-        """Revision of the newest update that was committed here, or the text to tell in its place."""
-        is_later = self._held and self._core.told_revision is None
-        return self._held[0].revision if is_later else self._core.revision
+    @contextmanager
+    def kept(self) -> Iterator[CoreQueries]:
+        """Keep the state that readers see at present: it stays as it is until the end of the context."""
+        held = self._held[0] if self._held else HeldState(self._core)
+        self._users[held] += 1
+        try:
+            yield held
+        finally:
+            self._leave(held)
+
+    def _leave(self, held: HeldState) -> None:
+        self._users[held] -= 1
+        if not self._users[held]:
+            del self._users[held]
+            if not self._users:
+                self._end_holds()
+            self.free(*held.replaced)
+
+    def _end_holds(self) -> None:
+        core = self._core
+        for each in (core._context, core.records, core.entries):
+            each.end_holds()
 
     def _show(self) -> None:
-        self.__dict__.update(_parts_of(self._held[0] if self._held else self._core))
+        self.__dict__.update(vars(self._held[0]) if self._held else _parts_of(self._core))
 
 
 def _is_large(letter: bytes) -> bool:
@@ -193,4 +232,5 @@ def _has_much_between_servers(core: ServerCore) -> bool:
 
 def _parts_of(queries: CoreQueries) -> dict[str, Any]:
     """Return the parts of a core on which reads depend."""
-    return {name: value for name, value in vars(queries).items() if name in CoreQueries.__annotations__}
+    found = vars(queries)
+    return {name: found[name] for name in _PARTS if name in found}

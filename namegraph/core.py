@@ -159,7 +159,6 @@ class ServerCore(CoreQueries):
 
     def _start(self, context: ServerContext, *, configured: Mapping[Subnet, str]) -> None:
         self.server = context.server
-        self.told_revision = None
         self.graph = context.graph
         self._context = context
         self._table = context.table
@@ -207,6 +206,11 @@ class ServerCore(CoreQueries):
     def channels_of(self, lane: Lane) -> Channels:
         """Return the channels of one lane."""
         return self.channels if lane is Lane.LETTERS else self.posts
+
+    @property
+    def cuts_wait(self) -> bool:
+        """True if a cut waits until letters are received. The next receipt may let updates go on."""
+        return bool(self._cuts_waiting)
 
     def keep_changes(self, count: int) -> None:
         """Set the number of updates whose record of changes is kept."""

@@ -4,6 +4,7 @@ only."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from namegraph.graph.ancestor_sets import AncestorSets
 from namegraph.graph.duplication_control import source_names
@@ -46,8 +47,6 @@ class CoreQueries:
     incarnations: Incarnations
     records: AncestryStore
     entries: Entries
-    told_revision: str | None
-    """Text that `revision` tells in place of the newest update of this server."""
 
     _context: ServerContext
     _table: OwnershipTable
@@ -59,6 +58,13 @@ class CoreQueries:
     """Cached `Uncertainty` of one site, valid in the common case that nothing is uncertain."""
     _turns_wait_since: float | None
     """Time of the last step if it began no turn because it took a cut. Else None."""
+
+    def kept(self) -> AbstractContextManager[CoreQueries]:
+        """Return this state as it is, for as long as a context lasts.
+
+        A core itself goes on with the next step, so a user that waits in between looks for changes.
+        """
+        return nullcontext(self)
 
     @property
     def ancestors(self) -> AncestorSets:
@@ -197,7 +203,7 @@ class CoreQueries:
 
     def suspended_with_subnet(self, subnet: Subnet) -> Slices[list[ArcId]]:
         """Return the suspended arcs between nodes of this server and those of another server's subnet, in no order."""
-        return suspended_with_subnet(lambda: self._context, subnet)
+        return suspended_with_subnet(self._context, subnet)
 
     def suspended_arcs(self) -> list[tuple[ArcId, str]]:
         """Return the suspended arcs with an end here, sorted, each with the reason."""
@@ -205,7 +211,7 @@ class CoreQueries:
 
     def list_suspended(self, *, limit: int) -> Slices[SuspendedArcs]:
         """Return up to `limit` suspended arcs, rejected ones first, and their total number."""
-        return suspended_arcs(lambda: self._context, self._views.healing.rejected, limit=limit)
+        return suspended_arcs(self._context, self._views.healing.rejected, limit=limit)
 
     def suspended_counts(self) -> tuple[int, int]:
         """Return the number of suspended arcs that wait for another server, and the number of rejected ones."""
@@ -218,9 +224,7 @@ class CoreQueries:
 
     @property
     def revision(self) -> str:
-        """Revision of the newest update that was committed here, or the text to tell in its place."""
-        if self.told_revision is not None:
-            return self.told_revision
+        """Revision of the newest update that was committed here."""
         return revision_of(Priority(self._context.counter, self.server), coordinator=self.server)
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -80,12 +81,9 @@ class AdminCalls:
     async def get_status(self, request: messages.GetStatusRequest, context: Context) -> messages.ServerStatus:
         """Return the identity of this server, its counts, its peers, and the failure of the database, if any."""
         del request, context
-        status = await self._status()
-        return await self._status() if await self._fails_meanwhile() else status
-
-    async def _status(self) -> messages.ServerStatus:
         counts = await counted(self._census)
-        suspended = await made(self._reads.list_suspended(limit=SUSPENDED_LISTED))
+        with self._reads.kept() as state:
+            suspended = await made(state.list_suspended(limit=SUSPENDED_LISTED))
         pending = await made(self._core.delivery.origin.messages.pending())
         core, delivery = self._reads, self._core.delivery
         in_memory = delivery.in_memory.counts
@@ -145,18 +143,9 @@ class AdminCalls:
     async def list_peers(self, request: messages.ListPeersRequest, context: Context) -> messages.PeerList:
         """Return all other servers of the table, and the state of their connections, also while the database fails."""
         del request, context
-        peers = self._peer_list()
-        return self._peer_list() if await self._fails_meanwhile() else peers
-
-    async def _fails_meanwhile(self) -> bool:
-        """Wait until the state seen by now is durable, if it can be. Return True if the database has failed since."""
-        if self._run_loop.newest_batch is None or self._run_loop.storage_failure is not None:
-            return False
-        try:
+        with suppress(RefusedError):
             await self._run_loop.until_durable()
-        except RefusedError:
-            return True
-        return False
+        return self._peer_list()
 
     async def add_peer(self, request: messages.AddPeerRequest, context: Context) -> messages.PeerList:
         """Add the address of the server of a subnet to the table."""
@@ -238,14 +227,18 @@ class AdminCalls:
 
     async def _end_memberships(self, subnet: Subnet, deadline: float | None) -> int:
         """End all memberships between a server that is gone for good and this one. Return their number."""
-        core, ended = self._core, 0
+        ended = 0
         while True:
-            before = len(await made(core.suspended_with_subnet(subnet)))
+            before = await self._count_suspended(subnet)
             await self._run_loop.carry_out(RetirePeer(self._run_loop.new_ticket(), subnet, deadline))
-            now_ended = before - len(await made(core.suspended_with_subnet(subnet)))
+            now_ended = before - await self._count_suspended(subnet)
             if now_ended <= 0:
                 return ended
             ended += now_ended
+
+    async def _count_suspended(self, subnet: Subnet) -> int:
+        with self._reads.kept() as state:
+            return len(await made(state.suspended_with_subnet(subnet)))
 
     async def drain(self, request: messages.DrainRequest, context: Context) -> messages.DrainResponse:
         """End this server as planned. Answers when the work under way is finished."""

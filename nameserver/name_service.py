@@ -23,7 +23,6 @@ from nameserver.calls.adapters import (
     conversation_call,
     gathered,
     incoming_stream_call,
-    never,
     nobody,
     read,
     stream_call,
@@ -31,7 +30,6 @@ from nameserver.calls.adapters import (
 )
 from nameserver.calls.home_dispatch import HomeDispatch
 from nameserver.calls.read_your_writes import Revisions
-from nameserver.calls.reads_while_unwritable import ReadsWhileUnwritable
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.bulk_checks import BulkCheckCalls
@@ -134,25 +132,21 @@ def name_service_handlers(
     confirmations = Confirmations(core=core, parts=parts, forwarder=forwarder)
     group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
     spellings = SpellingCalls(core=core, routing=routing, forwarder=forwarder)
-    exports = ExportCalls(core=core, resolver=resolver, run_loop=run_loop, routing=routing, forwarder=forwarder)
+    exports = ExportCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
     bulk_checks = BulkCheckCalls(
         core=core,
         checks=checks,
         cross_checks=cross_checks,
         routing=routing,
         revisions=revisions,
-        run_loop=run_loop,
         filling=filling,
     )
 
-    standing = ReadsWhileUnwritable(core=core, run_loop=run_loop, is_alone=lambda: routing.is_alone)
-
     def reading(
         answer: Callable[[Any, Context], Awaitable[AnswerT]],
-        stands: Callable[[Any], bool] = never,
         of: Callable[[Any], Sequence[str]] = nobody,
     ) -> Callable[[Any, Context], Awaitable[AnswerT]]:
-        return read(answer, revisions, run_loop, filling, of=of, stands=stands, until_ready=directory.until_all_met)
+        return read(answer, revisions, filling, of=of, until_ready=directory.until_all_met)
 
     create = homes.unary("CreateGroup", _group, updates.create_group, changes=True)
     delete = homes.unary("DeleteGroup", _group, updates.delete_group, changes=True)
@@ -162,12 +156,12 @@ def name_service_handlers(
     set_details = homes.unary("SetDetails", _first_group, updates.set_details, changes=True)
     rename = homes.unary("RenameGroup", _group, updates.rename_group, changes=True)
     apply = homes.unary("ApplyUpdates", _first_parent, updates.apply_updates, changes=True)
-    describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group, of=_groups), changes=False)
+    describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group, _groups), changes=False)
     list_groups = homes.unary("ListGroups", _subnet, reading(group_lists.list_groups), changes=False)
     export = homes.stream("Export", _subnet, reading(exports.export))
-    resolve = homes.stream("Resolve", _only_group, reading(streams.resolve, standing.resolve))
-    list_memberships = reading(memberships.list_memberships, standing.memberships, _members)
-    known_checks = _known_checks(core, checks, routing, run_loop, directory)
+    resolve = homes.stream("Resolve", _only_group, reading(streams.resolve))
+    list_memberships = reading(memberships.list_memberships, _members)
+    known_checks = _known_checks(core, checks, routing, directory)
     changes = ChangeCalls(core=core, run_loop=run_loop, routing=routing, revisions=revisions)
     list_changes = homes.stream("ListChanges", _group_or_subnet, changes.list_changes)
     watch = homes.stream("Watch", _group_or_subnet, changes.watch)
@@ -189,7 +183,7 @@ def name_service_handlers(
         "Export": stream_call(export, messages.ExportRequest),
         "Resolve": stream_call(resolve, messages.ResolveRequest),
         "ResolveAtOnce": unary_call(gathered(resolve, messages.ResolveChunk(too_large=True)), messages.ResolveRequest),
-        "Check": unary_call(reading(questions.check, standing.check, _members), messages.CheckRequest),
+        "Check": unary_call(reading(questions.check, _members), messages.CheckRequest),
         "Confirm": unary_call(reading(confirmations.confirm), messages.ConfirmRequest),
         "CheckBulk": conversation_call(bulk_checks.check_bulk, messages.CheckBulkRequest),
         "CheckKnown": unary_call(known_checks.check_known, messages.CheckKnownRequest),
@@ -226,24 +220,20 @@ def check_here(
         routing=routing,
     )
     revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
-    return read(questions.check, revisions, run_loop, filling, of=_members, until_ready=directory.until_all_met)
+    return read(questions.check, revisions, filling, of=_members, until_ready=directory.until_all_met)
 
 
 def short_ways(
-    *, core: CoreQueries, resolver: MembershipResolver, run_loop: RunLoop, directory: PeerDirectory
+    *, core: CoreQueries, resolver: MembershipResolver, directory: PeerDirectory
 ) -> dict[str, Callable[[bytes], bytes | None]]:
     """Return the calls that this server can answer at once: functions of an encoded request that may return None."""
     checks = LocalChecks(core=core, resolver=resolver)
-    known_checks = _known_checks(core, checks, Routing(known=core, directory=directory), run_loop, directory)
+    known_checks = _known_checks(core, checks, Routing(known=core, directory=directory), directory)
     return {"Check": known_checks.check, "CheckKnown": known_checks.check_known_now}
 
 
-def _known_checks(
-    core: CoreQueries, checks: LocalChecks, routing: Routing, run_loop: RunLoop, directory: PeerDirectory
-) -> KnownChecks:
-    return KnownChecks(
-        core=core, checks=checks, routing=routing, run_loop=run_loop, is_ready=lambda: directory.are_all_met
-    )
+def _known_checks(core: CoreQueries, checks: LocalChecks, routing: Routing, directory: PeerDirectory) -> KnownChecks:
+    return KnownChecks(core=core, checks=checks, routing=routing, is_ready=lambda: directory.are_all_met)
 
 
 def _cross_checks(

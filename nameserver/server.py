@@ -311,7 +311,7 @@ async def _serve(
         worker=threads.database,
         clock=time.monotonic,
         on_storage_state=report_storage,
-        long_steps=reads,
+        seen=reads,
         stepper=threads.long_steps,
     )
     transport = PeerTransport(
@@ -321,10 +321,11 @@ async def _serve(
         limits=settings.detector,
         report_stranger=_report_stranger,
         release=version("shadowtree"),
+        reads=reads,
         announced_address=announced(address) if settings.announced_address is None else settings.announced_address,
     )
     transport.unconfirmed = core.delivery.unconfirmed
-    filling = AncestryFilling(core=reads, run_loop=run_loop)
+    filling = AncestryFilling(core=core, reads=reads, run_loop=run_loop)
     with ExitStack() as telemetry:
         clocks, queue = _open(
             telemetry, servers, settings, core, reads, run_loop, transport, health, filling, planned_end
@@ -460,7 +461,7 @@ def _open(
     relays = RelayedCalls(directory, methods=relayed, places=Places(RELAYED_CALLS_AT_ONCE))
     public = servers.public
     public.add_generic_rpc_handlers((relays,))
-    at_once = short_ways(core=reads, resolver=resolver, run_loop=run_loop, directory=directory)
+    at_once = short_ways(core=reads, resolver=resolver, directory=directory)
     add(public, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE, chunked=CHUNKED_METHODS, at_once=at_once)
     add(public, DELIVERY_SERVICE, messages, DELIVERY_CALLS_AT_ONCE, PATIENT_METHODS)
     add(public, PEER_SERVICE, {**peer_service_handlers(reads, transport), **questions}, PEER_CALLS_AT_ONCE)

@@ -43,6 +43,9 @@ Walk = tuple[PlanStep, ...]
 NOTHING_TOLD: Mapping[ArcId, Sequence[NodeId]] = MappingProxyType({})
 
 
+_KINDS = {int(kind): kind for kind in NodeKind}
+
+
 class ExportRow(NamedTuple):
     """One arc, or a group without members. In the second case `child` is empty."""
 
@@ -117,21 +120,17 @@ class MembershipResolver:
         plan = self.plans.plan(node)
         if prepared is not None and prepared.is_of(plan, self._core):
             return prepared.steps
-        return at_once(self._walk(node, plan))
+        return at_once(_walk(self._core, plan, group=node))
 
     def prepare_walk(self, group: NodeId) -> Slices[Prepared[Walk] | None]:
         """Compute the steps for a fast `walk`. Yield between slices, so that updates may come."""
         for _ in range(ATTEMPTS):
             yield from self.fill(group)
             node = self._require_group(group)
-            prepared = yield from prepare(self._core, self.plans, node, partial(self._walk, node))
+            prepared = yield from prepare(self._core, self.plans, node, partial(_walk, group=node))
             if prepared is not None:
                 return prepared
         return None
-
-    def _walk(self, group: NodeIndex, plan: ResolvePlan) -> Slices[Walk]:
-        told = yield from deliveries(self._core, plan, group)
-        return (yield from assemble(self._graph.ids[group], told))
 
     def check(self, group: NodeId, member: NodeId) -> bool:
         """True if the member is in the group, directly or indirectly. An unknown member is in no group."""
@@ -215,18 +214,13 @@ class MembershipResolver:
 
     def direct_members(self, group: NodeId) -> Slices[DirectMembers]:
         """Find the immediate members of a group. Yield between slices, so that updates may come."""
-        for _ in range(ATTEMPTS):
-            graph = self._graph
-            update_count = graph.update_count
-            found = yield from self._direct_members(group)
-            if self._graph is graph and graph.update_count == update_count:
-                return found
-        return at_once(self._direct_members(group))
-
-    def _direct_members(self, group: NodeId) -> Slices[DirectMembers]:
         node = self._require_group(group)
-        graph, revision = self._graph, self._core.revision
-        suspended = self._core.suspended_children(node) if graph.suspended else []
+        with self._core.kept() as core:
+            return (yield from self._direct_members(core, group, node))
+
+    def _direct_members(self, core: CoreQueries, group: NodeId, node: NodeIndex) -> Slices[DirectMembers]:
+        graph, revision = core.graph, core.revision
+        suspended = core.suspended_children(node) if graph.suspended else []
         named: dict[NodeKind, list[NodeId]] = {NodeKind.GROUP: [], NodeKind.PROCESS: []}
         for some in in_slices([*graph.children[node], *suspended]):
             for child in some:
@@ -235,7 +229,7 @@ class MembershipResolver:
         processes = yield from sorted_in_slices(named[NodeKind.PROCESS])
         groups = yield from sorted_in_slices(named[NodeKind.GROUP])
         uncertain = [graph.ids[child] for child in suspended if graph.kind(child) is NodeKind.GROUP]
-        if self.uncertainty().out_of(group):
+        if core.uncertainty(self._unheard()).out_of(group):
             uncertain = [group]
         return DirectMembers(revision, processes, groups, sorted(uncertain))
 
@@ -269,18 +263,21 @@ class MembershipResolver:
         """Return at most `limit` groups of this server behind `after`, in the order of their ids."""
         return list(islice(self.group_order.groups(subnet=subnet, after=after), limit))
 
-    def export(self, *, subnet: Subnet | None) -> Iterator[ExportRow]:
-        """Yield all arcs of this server's groups by parent and child. The state is copied one group at a time."""
-        graph = self._graph
+    def export(self, *, subnet: Subnet | None, state: CoreQueries | None = None) -> Iterator[ExportRow]:
+        """Yield all arcs of this server's groups by parent and child.
+
+        `state`: the present state, kept until the end. None if no step comes between.
+        """
+        core = self._core if state is None else state
+        graph = core.graph
         for group in self.group_order.groups(subnet=subnet, after=None):
             node = graph.group(group)
             if node is None:
                 continue
-            known = [*graph.children[node], *(self._core.suspended_children(node) if graph.suspended else ())]
-            children = sorted(known, key=graph.ids.__getitem__)
-            for child in children:
-                yield ExportRow(group, graph.ids[child], graph.kind(child))
-            if not children:
+            known = [*graph.children[node], *(core.suspended_children(node) if graph.suspended else ())]
+            for name, kind in sorted(zip(graph.ids.of(known), graph.kinds.of(known), strict=True)):
+                yield ExportRow(group, name, _KINDS[kind])
+            if not known:
                 yield ExportRow(group, "", NodeKind.GROUP)
 
     def _require_group(self, group: NodeId) -> NodeIndex:
@@ -288,3 +285,8 @@ class MembershipResolver:
         if node is None:
             raise self._core.no_group(group, unheard=self._unheard())
         return node
+
+
+def _walk(core: CoreQueries, plan: ResolvePlan, *, group: NodeIndex) -> Slices[Walk]:
+    told = yield from deliveries(core, plan, group)
+    return (yield from assemble(core.graph.ids[group], told))

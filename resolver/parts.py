@@ -174,7 +174,7 @@ class Parts:
             plan = self._plans.kept(group)
             if plan is None or not isinstance(self._to_tell(request, plan, name), _Version):
                 return None
-            prepared = yield from prepare(self._core, self._plans, group, partial(deliveries, self._core, group=group))
+            prepared = yield from prepare(self._core, self._plans, group, partial(deliveries, group=group))
             if prepared is not None:
                 return prepared
         return None

@@ -106,8 +106,8 @@ _Key = NodeIndex | tuple[TargetSet, tuple[NodeIndex | None, ...]]
 None as a number if the group is not known here.
 """
 
-_Making = Callable[[set[NodeIndex]], Slices[ResolvePlan]]
-"""Function that makes a plan. It adds the nodes that it has read to the set, before it reads further."""
+_Making = Callable[[CoreQueries, set[NodeIndex]], Slices[ResolvePlan]]
+"""Function that makes a plan of a state. It adds the nodes that it has read to the set, before it reads further."""
 
 
 class PlanCache:
@@ -155,14 +155,14 @@ class PlanCache:
         return self._kept(self._core.graph.representative(group))
 
     def _of_group(self, group: NodeIndex) -> tuple[_Key, _Making]:
-        return self._core.graph.representative(group), lambda found: make_plan(self._core, group, found)
+        return self._core.graph.representative(group), lambda core, found: make_plan(core, group, found)
 
     def _of_set(self, targets: TargetSet, known: Mapping[NodeId, NodeIndex]) -> tuple[_Key, _Making]:
         key = (targets, tuple(map(known.get, named_in(targets))))
-        return key, lambda found: make_plan_of_set(self._core, targets, known, found)
+        return key, lambda core, found: make_plan_of_set(core, targets, known, found)
 
     def _plan(self, key: _Key, making: _Making) -> ResolvePlan:
-        return self._kept(key) or self._keep(key, at_once(making(set())))
+        return self._kept(key) or self._keep(key, at_once(making(self._core, set())))
 
     def _fill(self, find: Callable[[], tuple[_Key, _Making]]) -> Iterator[int]:
         for _ in range(ATTEMPTS):
@@ -174,15 +174,16 @@ class PlanCache:
                 self._keep(key, plan)
 
     def _attempt(self, making: _Making) -> Slices[ResolvePlan | None]:
-        """Make a plan. Return None if a node below changes meanwhile, or readers get another graph."""
-        graph, standing, begun_at = self._core.graph, self._core.standing, self._core.graph.update_count
+        """Make a plan of the state that readers see now. Return None if a node below changes meanwhile."""
+        standing, begun_at = self._core.standing, self._core.graph.update_count
         reached: set[NodeIndex] = set()
 
         def holds() -> bool:
-            is_same = self._core.graph is graph and self._core.standing == standing
-            return is_same and graph.is_unchanged_at(reached, since=begun_at)
+            is_same = self._core.standing == standing
+            return is_same and self._core.graph.is_unchanged_at(reached, since=begun_at)
 
-        return (yield from unless_overtaken(making(reached), holds))
+        with self._core.kept() as core:
+            return (yield from unless_overtaken(making(core, reached), holds))
 
     def _kept(self, key: _Key) -> ResolvePlan | None:
         """Return the cached plan if it holds. None otherwise."""

@@ -61,20 +61,24 @@ class Prepared(NamedTuple, Generic[Steps]):
 
 
 def prepare(
-    core: CoreQueries, plans: PlanCache, group: NodeIndex, steps_of: Callable[[ResolvePlan], Slices[Steps]]
+    core: CoreQueries,
+    plans: PlanCache,
+    group: NodeIndex,
+    steps_of: Callable[[CoreQueries, ResolvePlan], Slices[Steps]],
 ) -> Slices[Prepared[Steps] | None]:
     """Make the steps of a group's cached plan. Yield between slices, so that updates may come.
 
-    Returns None if there is no plan, an update overtakes it, or readers get another graph.
+    Returns None if there is no plan, or an update overtakes it.
     """
-    plan, graph, owners = plans.kept(group), core.graph, core.ownership_changes
+    plan, owners = plans.kept(group), core.ownership_changes
     if plan is None:
         return None
 
     def holds() -> bool:
-        return core.graph is graph and core.ownership_changes == owners and plans.kept(group) is plan
+        return core.ownership_changes == owners and plans.kept(group) is plan
 
-    steps = yield from unless_overtaken(steps_of(plan), holds)
+    with core.kept() as state:
+        steps = yield from unless_overtaken(steps_of(state, plan), holds)
     return None if steps is None else Prepared(plan, owners, steps)
 
 

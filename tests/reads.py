@@ -38,7 +38,12 @@ def server_as_read(core):
         "sets": sets_as_read(graph, AncestorSets(graph)),
         "kept sets": sets_as_read(graph, core.ancestors),
         "place": (core.view, core.members, core.is_steady, core.is_healed, core.revision),
-        "doubts": (list(core.in_doubt), list(core.in_doubt_about), uncertain.behind, sorted(uncertain.of_own_arcs())),
+        "doubts": (
+            list(core.in_doubt),
+            list(core.in_doubt_about),
+            sorted(uncertain.behind),
+            sorted(uncertain.of_own_arcs()),
+        ),
         "uncertain": {
             name: (uncertain.above(name), uncertain.below(name), uncertain.exists(name)) for name in graph.ids
         },

@@ -20,7 +20,6 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from typing import Any
 
 from pyroaring import BitMap
@@ -52,6 +51,9 @@ FORGOTTEN_AT_ONCE = 2_000
 
 FILLED_AT_ONCE = 300
 """Sets computed in one slice, some 2 ms."""
+
+LOOKED_AT_ONCE = 5_000
+"""Sets looked for in one slice."""
 
 UNITED_AT_ONCE = 500
 """Sets united in one slice. One node may have tens of thousands of parents."""
@@ -99,6 +101,10 @@ class AncestorSets:
         """Representatives whose set was computed after `_changed` was noted, and is not in question."""
         self.large_changes = 0
         """Number of changes that put sets in question."""
+        self.drops = 0
+        """Number of times that sets were dropped, or put in question."""
+        self._since: _Since | None = None
+        """Changes since the newest moment that somebody holds."""
         self.followers: list[dict[NodeIndex, None]] = []
         """Registries that record each representative whose set is kept or dropped from now on."""
 
@@ -107,23 +113,27 @@ class AncestorSets:
         """Memory of the kept sets, in bytes."""
         return self._bytes
 
-    def hold(self, graph: NameGraph) -> AncestorSets:
+    def hold(self, graph: NameGraph) -> HeldAncestorSets:
         """Return the present sets, for readers of a held graph. Sets that these readers compute stay theirs."""
-        held = copy(self)
-        held._graph, held.followers = graph, []
-        held._sets, held._controlled = self._sets.branch(), self._controlled.branch()
-        held._renewed, held._changed = self._renewed.copy(), self._changed.copy()
-        return held
+        return HeldAncestorSets(self, graph, self._begin_since())
+
+    def _begin_since(self) -> _Since:
+        since = _Since()
+        if self._since is not None:
+            self._since.later = since
+        self._since = since
+        return since
 
     def end_holds(self) -> None:
         """Note that nobody reads held sets any more."""
         self._sets.end_moments()
         self._controlled.end_moments()
+        self._since = None
 
     @property
     def replaced(self) -> list[Any]:
-        """Held sets that were dropped or replaced since they were held."""
-        return self._sets.replaced  # type: ignore[attr-defined, no-any-return]
+        """Sets that were dropped or replaced since they were held. Present sets have none."""
+        return []
 
     def of(self, node: NodeIndex) -> BitMap:
         """Return the ancestor set of a node, its own derived node included. The caller must not change it."""
@@ -201,10 +211,20 @@ class AncestorSets:
 
     def forget(self, nodes: Iterable[NodeIndex]) -> None:
         """Drop the sets of these nodes. Call before their virtual nodes change."""
+        self._note_changed(nodes := list(nodes))
         self._drop({self._graph.representative(node) for node in nodes})
+
+    def _note_changed(self, nodes: Iterable[NodeIndex]) -> None:
+        """Tell readers of earlier moments that other arcs lead to these nodes now, or that their virtual node
+        changed."""
+        if self._since is not None:
+            self._since.changed.update(nodes)
 
     def forget_all(self) -> None:
         """Drop all sets and cached answers."""
+        self.drops += 1
+        if self._since is not None:
+            self._since.is_all = True
         for changed in self.followers:
             changed.update(dict.fromkeys(self._sets))
         self._sets.clear()
@@ -233,7 +253,9 @@ class AncestorSets:
             self.forget_all()
             return
         graph, kept = self._graph, self._kept
-        self._drop(regrouped := list(regrouped))
+        self._note_changed(child for _, child in (*added, *removed))
+        self._note_changed(regrouped := list(regrouped))
+        self._drop(regrouped)
         roots = set(regrouped)
         losses: list[tuple[NodeIndex, BitMap]] = []
         for parent, child in removed:
@@ -270,6 +292,7 @@ class AncestorSets:
             self._changed.update(roots)
             self._renewed = BitMap()
             self.large_changes += 1
+            self.drops += 1
             return set()
         # Add the nodes below by records that are ahead of the truth at the parent.
         while (
@@ -364,6 +387,7 @@ class AncestorSets:
     def _drop(self, representatives: Iterable[NodeIndex]) -> None:
         for representative in representatives:
             if representative in self._sets:
+                self.drops += 1
                 self._bytes -= self._size(self._sets.pop(representative))
                 if representative in self._controlled:
                     del self._controlled[representative]
@@ -420,7 +444,7 @@ class AncestorSets:
             pass
 
     def _filling(self, wanted: NodeIndex) -> Iterator[None]:
-        graph, sets, kept = self._graph, self._sets, self._kept
+        graph, kept = self._graph, self._kept
         stack = [wanted]
         opened: set[NodeIndex] = set()
         room = FILLED_AT_ONCE
@@ -434,7 +458,12 @@ class AncestorSets:
                 room = FILLED_AT_ONCE
             above = graph.parent_representatives(node)
             room -= 1 + len(above) // ARCS_OF_A_SET
-            missing = [parent for parent in above if kept(parent) is None]
+            sets: dict[NodeIndex, BitMap | None] = {}
+            for some in in_slices(above, LOOKED_AT_ONCE):
+                sets.update((parent, kept(parent)) for parent in some)
+                if len(some) == LOOKED_AT_ONCE:
+                    yield
+            missing = [parent for parent, found in sets.items() if found is None]
             if missing and node not in opened:
                 opened.add(node)
                 stack += missing
@@ -444,7 +473,8 @@ class AncestorSets:
                 # While an update arrives from other servers, a loop may exist that is no virtual node yet.
                 found = BitMap(graph.ancestors(graph.components(node)))
             else:
-                found = yield from _union([BitMap(graph.components(node)), *(sets[parent] for parent in above)])
+                known = (found for found in sets.values() if found is not None)
+                found = yield from _union([BitMap(graph.components(node)), *known])
             if len(found) > _SMALL_SET:
                 found.run_optimize()
             if not self._keep(node, found):
@@ -475,6 +505,71 @@ class AncestorSets:
             containers = found.get_statistics()["n_containers"]
         numbers = stored - _STORED_OVERHEAD_BYTES - containers * _STORED_CONTAINER_BYTES
         return _SET_OVERHEAD_BYTES + containers * _CONTAINER_OVERHEAD_BYTES + numbers
+
+
+class _Since:
+    """Changes since a moment that somebody holds, until the next such moment begins."""
+
+    __slots__ = ("changed", "is_all", "later")
+
+    def __init__(self) -> None:
+        self.changed = BitMap()
+        """Nodes into which other arcs lead than at the moment, or whose virtual node changed."""
+        self.is_all = False
+        """True if the nodes were too many to be noted."""
+        self.later: _Since | None = None
+
+    def leaves(self, found: BitMap) -> bool:
+        """Return True if a set of the present was the same at the moment: nothing changed at any of its nodes."""
+        since: _Since | None = self
+        while since is not None:
+            if since.is_all or not found.isdisjoint(since.changed):
+                return False
+            since = since.later
+        return True
+
+
+class HeldAncestorSets(AncestorSets):
+    """Ancestor sets as they were at a moment.
+
+    A set that was computed since, for the present graph, serves here too if nothing changed at any of its nodes.
+    """
+
+    def __init__(self, present: AncestorSets, graph: NameGraph, since: _Since) -> None:
+        self.__dict__.update(vars(present))
+        self._present, self._since_moment = present, since
+        self._graph, self.followers, self._since = graph, [], None
+        self._sets, self._controlled = present._sets.branch(), present._controlled.branch()
+        self._renewed, self._changed = present._renewed.copy(), present._changed.copy()
+
+    @property
+    def replaced(self) -> list[Any]:
+        """Sets that were dropped or replaced since the moment."""
+        return self._sets.replaced  # type: ignore[attr-defined, no-any-return]
+
+    def of(self, node: NodeIndex) -> BitMap:
+        """Return the ancestor set of a node at the moment, its own derived node included. The caller must not change
+        it."""
+        found = None if self._changed else self._sets.get(node)
+        if found is None:
+            found = self._kept(self._graph.representative(node))
+        return super().of(node) if found is None else found
+
+    def is_known(self, node: NodeIndex) -> bool:
+        """Return True if `of` can answer without computing the sets of other nodes first."""
+        return super().is_known(node) or self._kept(self._graph.representative(node)) is not None
+
+    def _kept(self, representative: NodeIndex) -> BitMap | None:
+        found = super()._kept(representative)
+        return self._computed_since(representative) if found is None else found
+
+    def _computed_since(self, representative: NodeIndex) -> BitMap | None:
+        """Return the set of the present, if it was the same at the moment. None otherwise, or if there is none."""
+        present = self._present
+        found = present._sets.get(representative)
+        if found is None or not self._since_moment.leaves(found):
+            return None
+        return None if present._changed and present._is_in_question(representative, found) else found
 
 
 def _union(sets: list[BitMap]) -> Generator[None, None, BitMap]:

@@ -17,9 +17,7 @@ Source: NG 3.2.1, 4.4.1; docs/protocol-updates.md, "Two views of one graph".
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Iterable, Iterator, Set
-from copy import copy
 from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heappop, heappush
@@ -28,7 +26,7 @@ from typing import Any, NamedTuple
 
 from namegraph.graph.spanning_tree import spanning_tree
 from namegraph.graph.spelling_index import SpellingIndex
-from namegraph.model.moments import ByteColumn, Column, CounterColumn, DictColumn, DictTable, Table
+from namegraph.model.moments import ByteColumn, Column, CounterColumn, DictColumn, DictTable, Recent, Table, shallow
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind
@@ -135,7 +133,7 @@ class NameGraph:
         """Numbers without a name, as a heap. The smallest is taken first."""
         self._taken: list[NodeIndex] = []
         """Free numbers that were given to names in this step."""
-        self.renamed: deque[NodeIndex] = deque(maxlen=CHANGE_LOG_LIMIT)
+        self.renamed: Recent[NodeIndex] = Recent(CHANGE_LOG_LIMIT)
         """Numbers that were given to a new name, the oldest first."""
         self.renamed_count = 0
         """Number of such reassignments since start."""
@@ -158,12 +156,11 @@ class NameGraph:
         """Number of updates committed since start. Readers use it with `changed_tails` to find stale results."""
         self.group_changes = 0
         """Number of updates that created or deleted groups."""
-        self.changed_tails: deque[tuple[int, array[int] | None]] = deque(maxlen=CHANGE_LOG_LIMIT)
+        self.changed_tails: Recent[tuple[int, array[int] | None]] = Recent(CHANGE_LOG_LIMIT)
         """(update count, tails of changed arcs) of recent updates, the oldest first. Tails are None if too many to
         list."""
         self._changed_tails_size = 0
-        self._shadow_trees: dict[int, frozenset[ArcKey]] = {}
-        self._holders = 0
+        self._shadow_trees: Table[int, frozenset[ArcKey]] = Table()
 
     def hold(self) -> NameGraph:
         """Return the present graph, for readers. The held graph stays unchanged while this graph changes.
@@ -171,21 +168,22 @@ class NameGraph:
         The two share everything that does not change. Tombstones are shared as a whole, because readers do not use
         them.
         """
-        held = copy(self)
+        held = shallow(self)
         for name in _HELD:
             setattr(held, name, getattr(self, name).hold())
         held.changed_tails, held.renamed = self.changed_tails.copy(), self.renamed.copy()
-        held._shadow_trees = {}
-        self._holders += 1
+        held._shadow_trees = self._shadow_trees.branch()
         return held
 
-    def let_go(self, held: NameGraph) -> list[list[Any]]:
-        """End one hold: nobody reads the held graph any more. Return its former arcs, to be freed some at a time."""
-        self._holders -= 1
-        if not self._holders:
-            for name in _HELD:
-                getattr(self, name).end_moments()
-        return [held.children.replaced, held.parents.replaced]  # type: ignore[attr-defined]
+    def end_holds(self) -> None:
+        """Note that nobody reads held graphs any more."""
+        for name in (*_HELD, "_shadow_trees"):
+            getattr(self, name).end_moments()
+
+    @property
+    def replaced(self) -> list[list[Any]]:
+        """Former arcs of nodes, in a held graph."""
+        return [self.children.replaced, self.parents.replaced]  # type: ignore[attr-defined]
 
     def arcs_out(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
         """Return the arcs that leave a node, by child, to be changed."""
@@ -286,7 +284,7 @@ class NameGraph:
             tree = spanning_tree(
                 sorted(virtual_node.components, key=self.ids.__getitem__), self._inner_arcs(virtual_node)
             )
-            self._shadow_trees[virtual_node.number] = tree
+            self._shadow_trees.share(virtual_node.number, tree)
         return tree
 
     def forget_shadow_tree(self, virtual_node: VirtualNode) -> None:
@@ -308,12 +306,11 @@ class NameGraph:
         listed = array("I", set(tails))
         recent = self.changed_tails
         self.update_count += 1
-        if len(recent) == recent.maxlen:
-            self._changed_tails_size -= len(recent.popleft()[1] or ())
-        recent.append((self.update_count, listed if len(listed) <= CHANGED_TAILS_LISTED_LIMIT else None))
-        self._changed_tails_size += len(recent[-1][1] or ())
-        while self._changed_tails_size > CHANGED_TAILS_LIMIT:
-            self._changed_tails_size -= len(recent.popleft()[1] or ())
+        tails_to_list = listed if len(listed) <= CHANGED_TAILS_LISTED_LIMIT else None
+        self._changed_tails_size += len(tails_to_list or ())
+        while recent and (len(recent) == recent.limit or self._changed_tails_size > CHANGED_TAILS_LIMIT):
+            self._changed_tails_size -= len(recent.drop_oldest()[1] or ())
+        recent.append((self.update_count, tails_to_list))
 
     def changed_since(self, since: int) -> list[NodeIndex] | None:
         """Return the nodes whose outgoing arcs were changed by updates after the count `since`. None if not

@@ -12,7 +12,7 @@ Source: docs/protocol-partitions.md, "Suspension" and "Healing"; NG 6.3 to 6.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from namegraph.model.names import ServerId, Subnet, subnet_of
@@ -60,18 +60,12 @@ def left_with(context: ServerContext, server: ServerId, *, leaving: bool) -> lis
     return sorted(found)
 
 
-def suspended_with_subnet(context_now: Callable[[], ServerContext], subnet: Subnet) -> Slices[list[ArcId]]:
-    """Return the suspended arcs between nodes of this server and those of another server's subnet, in no order.
-
-    `context_now`: see `suspended_arcs`.
-    """
+def suspended_with_subnet(context: ServerContext, subnet: Subnet) -> Slices[list[ArcId]]:
+    """Return the suspended arcs between nodes of this server and those of another server's subnet, in no order."""
     found = []
-    for pairs in in_slices(list(context_now().graph.suspended), ARCS_AT_ONCE):
-        context = context_now()
-        graph = context.graph
+    graph = context.graph
+    for pairs in in_slices(list(graph.suspended), ARCS_AT_ONCE):
         for parent, child in pairs:
-            if (parent, child) not in graph.suspended:
-                continue
             away = [node for node in (parent, child) if not context.owns(node)]
             if len(away) == 1 and subnet_of(graph.ids[away[0]]) == subnet:
                 found.append(ArcId(graph.ids[parent], graph.ids[child]))
@@ -88,22 +82,15 @@ class SuspendedArcs(NamedTuple):
     """Number of suspended arcs."""
 
 
-def suspended_arcs(
-    context_now: Callable[[], ServerContext], why_rejected: Mapping[ArcId, str], *, limit: int
-) -> Slices[SuspendedArcs]:
+def suspended_arcs(context: ServerContext, why_rejected: Mapping[ArcId, str], *, limit: int) -> Slices[SuspendedArcs]:
     """Count all suspended arcs, and list up to `limit`. Rejected arcs come first, because other arcs heal by
-    themselves.
-
-    `context_now`: returns the present context. The graph may change between two slices; each arc is reported as of
-    the moment it is looked at.
-    """
+    themselves."""
     rejected, others, total = list[tuple[ArcId, str]](), list[tuple[ArcId, str]](), 0
-    for pairs in in_slices(list(context_now().graph.suspended), ARCS_AT_ONCE):
-        context = context_now()
-        graph = context.graph
-        for parent, child in pairs:
-            arc = graph.suspended.get((parent, child))
-            if arc is None or context.owns(parent) == context.owns(child):
+    graph = context.graph
+    for arcs in in_slices(graph.suspended.values(), ARCS_AT_ONCE):
+        for arc in arcs:
+            parent, child = arc.parent, arc.child
+            if context.owns(parent) == context.owns(child):
                 continue
             total += 1
             is_rejected = context.is_rejected(arc)
@@ -121,5 +108,5 @@ def suspended_arcs(
                 else:
                     reason = f"being joined again with the server {server}"
             found.append((name, reason))
-        yield len(pairs)
+        yield len(arcs)
     return SuspendedArcs(sorted([*rejected, *others][:limit]), total)

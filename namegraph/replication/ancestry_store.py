@@ -15,11 +15,10 @@ Source: docs/protocol-updates.md, "Ancestry records"; invariant I5.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from copy import copy
 
 from namegraph.graph.delta_tracker import DeltaTracker
 from namegraph.graph.name_graph import VirtualNode
-from namegraph.model.moments import DictTable, Table
+from namegraph.model.moments import DictTable, Table, shallow
 from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind, Records
@@ -51,7 +50,7 @@ class AncestryStore:
 
     def hold(self, context: ServerContext) -> AncestryStore:
         """Return the present records, for readers of a held site."""
-        held = copy(self)
+        held = shallow(self)
         held._context, held._graph = context, context.graph
         held.above, held.leaving = self.above.hold(), self.leaving.hold()
         return held

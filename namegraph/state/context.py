@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from namegraph.graph.ancestor_sets import AncestorSets
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.group_details import NO_DETAILS, GroupDetails
+from namegraph.model.moments import Table, shallow
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.peer_faults import PeerFault
@@ -115,6 +116,29 @@ class ServerContext:
 
         self.unconfirmed_below = DurableMap(durable, UNCONFIRMED_BELOW, ARCS, PRESENCE)
         """Suspended arcs from nodes of this server that were joined here while their children's homes were away."""
+
+    def hold(self) -> ServerContext:
+        """Return the present context, for readers: with the graph and the ancestor sets as they are.
+
+        Servers that are lost, and versions of the protocol, are read as they are later: they are no state.
+        """
+        held = shallow(self)
+        for name, part in vars(self).items():
+            if isinstance(part, Table):
+                setattr(held, name, part.hold())
+        held.members, held.retired = self.members.copy(), self.retired.copy()
+        held.doubts, held.renames = self.doubts.hold(), self.renames.hold()
+        held.graph = self.graph.hold()
+        held.ancestors = self.ancestors.hold(held.graph)
+        return held
+
+    def end_holds(self) -> None:
+        """Note that nobody reads held contexts any more."""
+        for part in vars(self).values():
+            if isinstance(part, Table):
+                part.end_moments()
+        for each in (self.doubts, self.renames, self.graph, self.ancestors):
+            each.end_holds()
 
     @property
     def is_alone(self) -> bool:

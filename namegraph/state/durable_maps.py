@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
+from namegraph.model.moments import Table
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.rows import ProtocolRow
 from namegraph.wire.by_fields import encode_by_fields
@@ -82,7 +83,7 @@ class VolatileState(DurableState):
         return []
 
 
-class DurableMap(dict[K, V]):
+class DurableMap(Table[K, V]):
     """A dict of one part. Call `touch` after a value is changed in place. Values are encoded once a step."""
 
     __slots__ = ("_changed", "_durable", "_keys", "_values", "part")
@@ -110,10 +111,6 @@ class DurableMap(dict[K, V]):
         else:
             super().__setitem__(key, value)
         self._changed[key] = None
-
-    def __copy__(self) -> dict[K, V]:
-        """Return a plain dict of the present content, for reading. Changes to it are not written."""
-        return dict(self)
 
     def row(self, key: K) -> ProtocolRow:
         """Return the row of a key. Its value is None if the map has no such key."""
@@ -155,7 +152,7 @@ class DurableMap(dict[K, V]):
 
     if not TYPE_CHECKING:
         # The methods of `dict` would change the map without noting it, so only their types are used.
-        popitem, setdefault, update = MutableMapping.popitem, MutableMapping.setdefault, MutableMapping.update
+        popitem, update = MutableMapping.popitem, MutableMapping.update
 
         def pop(self, key: K, *default: V) -> V:
             """Remove a key and return its value, like `dict`, and note the change."""

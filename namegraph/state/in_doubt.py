@@ -14,10 +14,10 @@ While faults last, no wrong answer is given without saying that it is incomplete
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
-from copy import copy
 from itertools import chain
 from typing import NamedTuple
 
+from namegraph.model.moments import Table, shallow
 from namegraph.model.names import NodeId, ServerId
 from namegraph.state.durable_maps import SERVERS, UPDATES, DurableMap, DurableState, packed
 from namegraph.wire.message_parts import Cover, SharedDoubt, UpdateId
@@ -84,17 +84,26 @@ class UpdatesInDoubt:
 
     def __init__(self, durable: DurableState) -> None:
         self._doubts = DurableMap(durable, DOUBT, UPDATES, packed(Doubt))
-        self._missed = {update_id: _missed(update_id, doubt) for update_id, doubt in self._doubts.items()}
+        self._missed = Table[UpdateId, Missed](
+            (update_id, _missed(update_id, doubt)) for update_id, doubt in self._doubts.items()
+        )
         """Updates in doubt, in the form for questions. Derived from `_doubts`."""
         self._of_members = DurableMap(durable, DOUBTS_OF_MEMBERS, SERVERS, packed(tuple[SharedDoubt, ...]))
-        self._missed_by_member = {server: _missed_there(doubts) for server, doubts in self._of_members.items()}
+        self._missed_by_member = Table[ServerId, list[Missed]](
+            (server, _missed_there(doubts)) for server, doubts in self._of_members.items()
+        )
         """Updates in doubt of members, in the form for questions. Derived from `_of_members`."""
 
     def hold(self) -> UpdatesInDoubt:
         """Return the present updates in doubt, for reading."""
-        held = copy(self)
-        held._missed, held._missed_by_member = dict(self._missed), dict(self._missed_by_member)
+        held = shallow(self)
+        held._missed, held._missed_by_member = self._missed.hold(), self._missed_by_member.hold()
         return held
+
+    def end_holds(self) -> None:
+        """Note that nobody reads held updates any more."""
+        self._missed.end_moments()
+        self._missed_by_member.end_moments()
 
     @property
     def missed(self) -> Collection[Missed]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from namegraph.model.moments import shallow
 from namegraph.model.names import NodeId
 from namegraph.state.durable_maps import NODES, TEXTS, DurableMap, DurableState, packed
 
@@ -51,6 +52,16 @@ class Renames:
         self._noted: list[tuple[NodeId, NodeId]] = []
         self._counted_at: float | None = None
         self._due_at = 0.0
+
+    def hold(self) -> Renames:
+        """Return the present old names, for readers."""
+        held = shallow(self)
+        held._rows = self._rows.hold()
+        return held
+
+    def end_holds(self) -> None:
+        """Note that nobody reads held names any more."""
+        self._rows.end_moments()
 
     def __bool__(self) -> bool:
         return bool(self._rows)

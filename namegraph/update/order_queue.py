@@ -33,13 +33,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
-from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from namegraph.graph.controlled_sinks import Sinks
+from namegraph.model.moments import Table, shallow
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import JoinArc
 from namegraph.model.priorities import Priority
@@ -198,7 +198,7 @@ class Entries:
         """Leads that were told, by update. After a restart all are told once more."""
         self._asked_by = Counter(update_id.coordinator for update_id in self.updates)
         self._sizes = Counter(map(_size, self.updates.values()))
-        self._ready: dict[UpdateId, Entry] = {}
+        self._ready: Table[UpdateId, None] = Table()
         self._coming: dict[NodeId, dict[UpdateId, list[NodeId]]] = {}
         """Children of arcs that ready updates will add, by parent."""
         for entry in self._entries.values():
@@ -209,33 +209,40 @@ class Entries:
         self._put_at = context.graph.update_count
 
     def hold(self, context: ServerContext, records: AncestryStore) -> Entries:
-        """Return the present entries, for readers of a held site."""
-        held = copy(self)
-        held._context, held._records, held._looks = context, records, {}
-        held._large, held._sizes, held._asked_by = self._large.copy(), self._sizes.copy(), self._asked_by.copy()
-        held.updates = dict(self.updates)
-        held.by_update = {
-            update_id: replace(entry, ends=entry.ends.copy(), entry_nodes=entry.entry_nodes.copy())
-            for update_id, entry in self.by_update.items()
-        }
-        held._ready = {update_id: held.by_update[update_id] for update_id in self._ready}
-        held._coming = {parent: dict(children) for parent, children in self._coming.items()}
-        held._turns, held._to_put = Turns(context.graph), dict.fromkeys(held.by_update)
+        """Return the present entries, for readers of a held site. Readers do not ask for turns."""
+        held = shallow(self)
+        held._context, held._records, held._looks = context, records, self._looks.copy()
+        held._large, held._sizes = self._large.copy(), Counter(self._sizes) if self._sizes else Counter()
+        held.by_update, held.updates, held._ready = self._entries.hold(), self._updates.hold(), self._ready.hold()
+        del held._turns, held._to_put
         return held
+
+    def end_holds(self) -> None:
+        """Note that nobody reads held entries any more."""
+        for held in (self._entries, self._updates, self._ready):
+            held.end_moments()
 
     def of(self, update_id: UpdateId) -> Entry:
         """Return the entry of an update, to be changed. Create it if there is none."""
         entry = self.by_update.get(update_id)
         if entry is None:
             entry = self._entries[update_id] = self._covers[update_id] = Entry(update_id)
+        else:
+            self._keep_for_readers(entry)
         self._entries.touch(update_id)
         self._to_put[update_id] = None
         return entry
 
+    def _keep_for_readers(self, entry: Entry) -> None:
+        """Note an entry as it is, before its first change since a moment that somebody holds."""
+        former = self._entries.former
+        if former is not None and entry.update_id not in former:
+            former[entry.update_id] = replace(entry, ends=entry.ends.copy(), entry_nodes=entry.entry_nodes.copy())
+
     @property
     def ready(self) -> Mapping[UpdateId, Entry]:
         """Entries whose outcome this server waits for, in the order in which they became ready."""
-        return self._ready
+        return {update_id: self.by_update[update_id] for update_id in self._ready}
 
     def answer(self, entry: Entry, *, is_ready: bool) -> None:
         """Record that the turn of an entry has come, and that its coordinator gets an answer."""
@@ -246,7 +253,7 @@ class Entries:
     def _note_ready(self, entry: Entry) -> None:
         update_id = entry.update_id
         if entry.is_ready and update_id not in self._ready:
-            self._ready[update_id] = entry
+            self._ready[update_id] = None
             for parent, child in entry.joins:
                 self._coming.setdefault(parent, {}).setdefault(update_id, []).append(child)
 
@@ -290,6 +297,7 @@ class Entries:
         return entry
 
     def _extend(self, entry: Entry, cover: Cover) -> None:
+        self._keep_for_readers(entry)
         self._covers.touch(entry.update_id)
         self._to_put[entry.update_id] = None
         entry.ends |= cover.ends
@@ -299,16 +307,20 @@ class Entries:
     def set_above(self, entry: Entry, above: tuple[NodeId, ...]) -> None:
         """Record the groups that the coordinator reports above the joined parents."""
         if entry.above != above:
+            self._keep_for_readers(entry)
             entry.above = above
             self._covers.touch(entry.update_id)
 
     def remove(self, update_id: UpdateId) -> Entry | None:
         """Forget an entry, and return it. None if there is none."""
-        update = self.updates.get(update_id)
+        entry, update = self.by_update.get(update_id), self.updates.get(update_id)
+        if entry is not None:
+            self._keep_for_readers(entry)
         if update is not None:
             _count_down(self._asked_by, update_id.coordinator)
             _count_down(self._sizes, _size(update))
-        if self._ready.pop(update_id, None) is not None:
+        if update_id in self._ready:
+            del self._ready[update_id]
             for parent in dict.fromkeys(arc.parent for arc in self.by_update[update_id].joins):
                 del self._coming[parent][update_id]
                 if not self._coming[parent]:
@@ -317,7 +329,8 @@ class Entries:
             part.pop(update_id, None)
         self._large.discard(update_id)
         self._turns.remove(update_id)
-        return self._entries.pop(update_id, None)
+        self._entries.pop(update_id, None)
+        return entry
 
     def part(self, entry: Entry, *, with_ready: bool = False) -> AffectedPart:
         """Return the affected nodes here, and the servers to which they lead.

@@ -1,7 +1,7 @@
 """Common parts of all calls: refusals become errors, and no answer leaves before the state it rests on is durable.
 
-A *read* waits until the revision it asks for is reflected. It computes its whole answer in one instant, from one state
-of the graph. If a batch is under way, the read waits for that state to be durable. It then sends the answer.
+A *read* waits until the revision it asks for is reflected. It computes its answer from one state of the graph, the
+newest durable one. It waits for no flush.
 
 A method is a coroutine function of a request and a context. Its result is sent, as a message or serialized.
 """
@@ -58,11 +58,6 @@ def deadline_of(context: Context, run_loop: RunLoop) -> float | None:
     return None if seconds is None else run_loop.now() + seconds
 
 
-def never(_request: object) -> bool:
-    """Return False, for reads whose foundation is unknown."""
-    return False
-
-
 async def at_once() -> None:
     """Return at once, for reads that wait for no condition."""
 
@@ -75,39 +70,25 @@ def nobody(_request: object) -> Sequence[str]:
 def read(
     answer: Callable[[ReadT, Context], Awaitable[AnswerT]],
     revisions: Revisions,
-    run_loop: RunLoop,
     filling: AncestryFilling,
     *,
     of: Callable[[ReadT], Sequence[str]] = nobody,
-    stands: Callable[[ReadT], bool] = never,
     until_ready: Callable[[], Awaitable[None]] = at_once,
 ) -> Callable[[ReadT, Context], Awaitable[AnswerT]]:
     """Return a method that answers from the present state, once that reflects the requested revision.
 
     `of`: returns the nodes whose ancestors the read asks for. `until_ready`: waits, after a start, until the state is
-    known to be that of other servers too, and refuses at the end of the server. `stands`: returns True if the answer
-    holds whatever happens to the records that cannot be written at present.
+    known to be that of other servers too, and refuses at the end of the server.
     """
-
-    def may_stand(request: ReadT) -> bool:
-        return not request.at_least_revision and stands(request)
 
     async def method(request: ReadT, context: Context) -> AnswerT:
         await until_ready()
         if request.at_least_revision:
             await revisions.reflect(request.at_least_revision, context)
-        was_failing = run_loop.storage_failure is not None
-        if was_failing and run_loop.newest_batch is not None and not may_stand(request):
-            await run_loop.until_durable()
         await filling.fill_for(of(request))
         try:
             return await answer(request, context)
         finally:
-            # A refusal, too, may rest on state that is not durable yet.
-            if run_loop.newest_batch is not None:
-                is_failing = was_failing and run_loop.storage_failure is not None
-                if not (is_failing and may_stand(request)):
-                    await run_loop.until_durable()
             # An answer given while this server parts from other servers may lack their changes.
             await until_ready()
 

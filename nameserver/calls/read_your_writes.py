@@ -57,7 +57,6 @@ class Revisions:
     ) -> messages.AwaitRevisionResponse:
         """Answer another server, once this one has finished an update that it coordinated."""
         await self._wait(request.revision, context, may_ask=False)
-        await self._run_loop.until_durable()
         return messages.AwaitRevisionResponse()
 
     async def _wait(self, revision: str, context: Context, *, may_ask: bool) -> None:

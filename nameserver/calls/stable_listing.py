@@ -1,4 +1,4 @@
-"""Reading of long lists from one state of the graph while other calls are served."""
+"""Reading of long lists while other calls are served."""
 
 from __future__ import annotations
 
@@ -8,12 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from namegraph import Slices
-from nameserver.driver.run_loop import RunLoop
 from nameserver.wire.chunk_cache import chunks_of
 from resolver.group_order import GroupOrder
-
-UNDISTURBED_ATTEMPTS = 3
-"""Most attempts that an update may interrupt. The next attempt runs without a pause."""
 
 ROWS_OF_A_CHUNK = 4_000
 """Rows of two names in one chunk. Collecting as many takes some 5 ms, after which other calls are served."""
@@ -53,27 +49,16 @@ async def made(slices: Slices[Made]) -> Made:
     return found[0]
 
 
-async def steady_chunks(
-    begin: Callable[[], Iterable[Row]], encode: Callable[[Sequence[Row]], bytes], run_loop: RunLoop
-) -> list[bytes]:
-    """Return all rows in serialized chunks, as `steady` does."""
-    return await steady(lambda: chunks_of(begin(), encode, ROWS_OF_A_CHUNK), run_loop)
+async def in_chunks(rows: Iterable[Row], encode: Callable[[Sequence[Row]], bytes]) -> list[bytes]:
+    """Return all rows of a kept state in serialized chunks, as `collected` does."""
+    return await collected(chunks_of(rows, encode, ROWS_OF_A_CHUNK))
 
 
-async def steady(begin: Callable[[], Iterable[Item]], run_loop: RunLoop) -> list[Item]:
-    """Return all items.
-
-    `begin` starts a reading, again whenever the graph changes. Other calls are served in between.
-    """
-    for _ in range(UNDISTURBED_ATTEMPTS):
-        steps_before = run_loop.step_count
-        collected: list[Item] = []
-        for item in begin():
-            collected.append(item)
-            if len(collected) > 1:
-                await asyncio.sleep(0)
-                if run_loop.step_count != steps_before:
-                    break
-        else:
-            return collected
-    return list(begin())
+async def collected(items: Iterable[Item]) -> list[Item]:
+    """Return all items, of a kept state. Other calls are served in between."""
+    found: list[Item] = []
+    for item in items:
+        if found:
+            await asyncio.sleep(0)
+        found.append(item)
+    return found

@@ -164,7 +164,7 @@ class Desk:
 
     async def until_durable(self) -> None:
         """Wait until all events taken by now are durable. Raises `RefusedError` if the database fails."""
-        await self._run_loop.until_all_durable()
+        await self._run_loop.until_durable()
 
     async def next_number(self, sender: str, addressed: NodeId) -> int:
         """Return the number of the next message of a sender to this first target, from durable state."""

@@ -3,6 +3,10 @@
     a question   fills the sets that it is about to ask for, and lets others go first between slices
     nobody       the filler computes what a start, an import or a large update left missing
 
+Sets are filled in the core itself, where all later questions find them. Readers of an earlier state use them too, as
+far as they were the same then (`HeldAncestorSets`). While a step runs in another thread, the core's own sets are left
+alone, and those of the readers are filled.
+
 Source: docs/protocol-updates.md, "What a node knows of its ancestors"; `namegraph.graph.ancestor_sets`.
 """
 
@@ -11,9 +15,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from weakref import ref
 
-from namegraph import CoreQueries, NodeId, NodeIndex, in_slices
+from namegraph import AncestorSets, CoreQueries, NodeId, NodeIndex, in_slices
 from nameserver.driver.run_loop import RunLoop
 
 REST_SECONDS = 0.01
@@ -32,31 +35,31 @@ NAMES_AT_ONCE = 100
 class AncestryFilling:
     """Filler of the ancestor sets of one server."""
 
-    def __init__(self, *, core: CoreQueries, run_loop: RunLoop) -> None:
+    def __init__(self, *, core: CoreQueries, reads: CoreQueries, run_loop: RunLoop) -> None:
+        """`reads`: the state of the core that readers see."""
         self._core = core
+        self._reads = reads
         self._run_loop = run_loop
 
     async def fill_for(self, names: Iterable[str]) -> None:
         """Fill the sets of some nodes, so that a later question takes no time. Unknown names are skipped."""
-        core = self._core
+        reads = self._reads
         since = time.perf_counter()
         for some in in_slices(names, NAMES_AT_ONCE):
             for name in some:
-                node = core.graph.index.get(NodeId(name))
-                if node is not None and not core.ancestors.is_known(node):
-                    await self._fill(node, rest_seconds=0.0)
+                node = reads.graph.index.get(NodeId(name))
+                if node is not None and not reads.ancestors.is_known(node):
+                    await self._fill_named(NodeId(name))
             if time.perf_counter() - since > TURN_SECONDS:
                 await asyncio.sleep(0)
                 since = time.perf_counter()
 
     async def fill_forever(self) -> None:
         """Fill all missing sets, a slice at a time, for as long as the server runs."""
-        looked_at: object = None
+        looked_at = -1
         while True:
             await self._run_loop.between_steps()
-            # The missing sets of a long step are seen once the step is durable. A weak reference leaves the owner of
-            # the sets free to drop them.
-            newest = self._run_loop.step_count, ref(self._core.ancestors)
+            newest = self._core.ancestors.drops
             if looked_at != newest:
                 looked_at = newest
                 await self._fill_all()
@@ -64,27 +67,34 @@ class AncestryFilling:
 
     async def _fill_all(self) -> None:
         core, number = self._core, 0
-        ancestors, large_changes = ref(core.ancestors), core.ancestors.large_changes
+        large_changes = core.ancestors.large_changes
         since = time.perf_counter()
         while number < len(core.graph.ids):
             node = NodeIndex(number)
-            if not core.ancestors.is_known(node):
+            while not core.ancestors.is_known(node):
                 await self._run_loop.between_steps()
-                await self._fill(node, rest_seconds=REST_SECONDS)
-            if core.ancestors is not ancestors():
-                return  # A step runs in another thread. Once it is durable, all sets are looked at again.
+                await self._fill(core.ancestors, node, rest_seconds=REST_SECONDS)
             number += 1
             if time.perf_counter() - since > TURN_SECONDS:
                 await asyncio.sleep(REST_SECONDS)
+                await self._run_loop.between_steps()
                 since = time.perf_counter()
-        if core.ancestors is ancestors():
-            core.ancestors.looked_at_all(large_changes)
+        core.ancestors.looked_at_all(large_changes)
 
-    async def _fill(self, node: NodeIndex, *, rest_seconds: float) -> None:
-        core = self._core
-        while not core.ancestors.is_known(node):
-            ancestors = core.ancestors
-            for _ in ancestors.fill(node):
-                await asyncio.sleep(rest_seconds)
-                if core.ancestors is not ancestors:
-                    break  # A step runs in another thread, and these sets belong to it.
+    async def _fill_named(self, name: NodeId) -> None:
+        node = self._core.graph.index.get(name)
+        if node is not None and not self._run_loop.is_in_long_step:
+            await self._fill(self._core.ancestors, node, rest_seconds=0.0)
+        reads = self._reads
+        node = reads.graph.index.get(name)
+        if node is not None:
+            await self._fill(reads.ancestors, node, rest_seconds=0.0)
+
+    async def _fill(self, sets: AncestorSets, node: NodeIndex, *, rest_seconds: float) -> None:
+        """Fill the set of a node, as far as these sets may be changed here: they are those of the core between steps,
+        or those that readers see."""
+        for _ in sets.fill(node):
+            await asyncio.sleep(rest_seconds)
+            is_of_core = sets is self._core.ancestors and not self._run_loop.is_in_long_step
+            if not is_of_core and sets is not self._reads.ancestors:
+                return

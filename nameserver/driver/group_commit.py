@@ -3,14 +3,13 @@
     collecting --seal--> sealed ... sealed --take_next--> flushing --written--> durable
 
 A batch is sealed when it is written next, and around a long step, whose records are a batch of their own. Readers see
-the state before the first long step that is not durable, and so none of the batches from that step on.
+the state before the oldest batch.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator
-from itertools import takewhile
 from typing import NamedTuple
 
 from delivery.model.events import Answer
@@ -36,22 +35,24 @@ class Batch:
         "answers",
         "first_letters",
         "handled_before",
-        "held_reads",
-        "is_of_long_step",
+        "is_held",
         "records",
         "replies",
         "revision",
         "unkept",
+        "waiters",
     )
 
     def __init__(self) -> None:
         self.records = Records()
         self.revision = ""
         """Newest revision once the records are durable."""
-        self.is_of_long_step = False
-        """True if readers see the state before this batch until it is durable."""
+        self.is_held = False
+        """True if readers see the state before this batch until it is durable. False while it changes nothing that
+        they see."""
         self.replies: list[tuple[asyncio.Future[Outcome], Outcome]] = []
-        self.held_reads: list[asyncio.Future[Refusal | None]] = []
+        self.waiters: list[asyncio.Future[Refusal | None]] = []
+        """Callers that have read state of these steps in the core itself."""
         self.answers: list[Answer] = []
         """Answers for callers of the delivery half, sent once the records are durable."""
         self.unkept: list[VolatileOutput] = []
@@ -72,11 +73,11 @@ class Batch:
 
     @property
     def can_wait(self) -> bool:
-        """True if no caller, reader or server waits for this batch, except for receipts.
+        """True if no caller or server waits for this batch, except for receipts.
 
         Servers go on without receipts.
         """
-        is_awaited = self.replies or self.held_reads or self.answers or self.unkept or self.first_letters
+        is_awaited = self.replies or self.waiters or self.answers or self.unkept or self.first_letters
         records = self.records
         is_seen = self.concerns_graph() or records.changes or records.outcomes or records.log
         return not (is_awaited or is_seen)
@@ -96,9 +97,9 @@ class Batch:
         for waiter, outcome in self.replies:
             if not waiter.done():
                 waiter.set_result(outcome)
-        for reader in self.held_reads:
-            if not reader.done():
-                reader.set_result(None)
+        for each in self.waiters:
+            if not each.done():
+                each.set_result(None)
         self._forget_waiters()
 
     def fail(self, why: str) -> None:
@@ -106,9 +107,9 @@ class Batch:
         for waiter, outcome in self.replies:
             if not waiter.done():
                 waiter.set_result(outcome_unknown(why) if isinstance(outcome, Committed) else unavailable(why))
-        for reader in self.held_reads:
-            if not reader.done():
-                reader.set_result(unavailable(why))
+        for each in self.waiters:
+            if not each.done():
+                each.set_result(unavailable(why))
         of_memory: list[VolatileOutput] = [each for each in self.unkept if isinstance(each, RingGrew)]
         self._forget_waiters()
         self.unkept = of_memory
@@ -116,7 +117,7 @@ class Batch:
     def _forget_waiters(self) -> None:
         self.unkept = []
         self.replies = []
-        self.held_reads = []
+        self.waiters = []
 
 
 class Batches:
@@ -143,20 +144,6 @@ class Batches:
     def newest_of_graph(self) -> Batch | None:
         """Newest batch that concerns the graph. Once it is durable, all memberships are durable."""
         return next((batch for batch in reversed(self._all) if batch.concerns_graph()), None)
-
-    @property
-    def newest_seen(self) -> Batch | None:
-        """Newest batch that readers see. Once it is durable, all that readers see is durable."""
-        newest = None
-        for batch in self._all:
-            if batch.is_of_long_step:
-                break
-            newest = batch
-        return newest
-
-    def seen_by_readers(self) -> Iterator[Batch]:
-        """Yield the batches before the first batch of a long step."""
-        return takewhile(lambda batch: not batch.is_of_long_step, self._all)
 
     def is_any_to_write(self) -> bool:
         """Return True if `take_next` would find a batch, once the collecting batch is sealed."""

@@ -8,7 +8,7 @@ from delivery.model.events import DeliveryEvent
 from namegraph import Effects, Event, Lane, PeerMessage, PeerPosts, PeerRestored, Restored, ServerId
 from nameserver.driver.gc_tuning import keep_apart, paused_collector
 from nameserver.driver.group_commit import Flow
-from nameserver.driver.ports import Core, LongSteps
+from nameserver.driver.ports import Core, SeenState
 
 LARGE_LETTER_BYTES = 256 * 1024
 """Size of a large letter. Such a letter makes tens of thousands of objects."""
@@ -50,9 +50,14 @@ def about_to_begin(core: Core, event: Event | DeliveryEvent) -> Unfinished:
     )
 
 
-def may_take_long(long_steps: LongSteps, event: Event | DeliveryEvent) -> bool:
+def may_take_long(seen: SeenState, event: Event | DeliveryEvent) -> bool:
     """Return True if an event's step may take long. Parcels have limits, so events of messages take milliseconds."""
-    return not isinstance(event, DeliveryEvent) and long_steps.may_take_long(event)
+    return not isinstance(event, DeliveryEvent) and seen.may_take_long(event)
+
+
+def changes(seen: SeenState, event: Event | DeliveryEvent) -> bool:
+    """Return False if an event's step changes nothing that readers see."""
+    return not isinstance(event, DeliveryEvent) and seen.changes(event)
 
 
 def carry_out(core: Core, event: Event | DeliveryEvent, now: float) -> Effects:

@@ -22,7 +22,7 @@ class Observer:
         """Note that some rows are being written."""
 
     def committed(self, seconds: float) -> None:
-        """Note that the rows are durable."""
+        """Note that the rows are durable, and that readers see the state with them."""
 
     def database_failed(self, why: str) -> None:
         """Note that the database cannot be written. Called once until it can be written again."""

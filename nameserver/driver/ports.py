@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from delivery.model.events import Answer, DeliveryEvent
 from delivery.volatile.datagrams import Shown
@@ -15,8 +15,6 @@ class Core(Protocol):
     """Part of the core that the run loop drives."""
 
     server: ServerId
-    told_revision: str | None
-    """Revision to tell as the newest, if it is not the newest in memory. None otherwise."""
 
     @property
     def servers_met(self) -> Sequence[ServerId]:
@@ -37,20 +35,24 @@ class Core(Protocol):
         """Take one event."""
 
 
-class LongSteps(Protocol):
-    """Control of the state that readers see while a step runs in another thread."""
+class SeenState(Protocol):
+    """Control of the state that readers see: the newest durable one."""
+
+    free: Callable[..., None]
+    """Callback that gets lists of objects to free. They may be very many."""
 
     def may_take_long(self, event: Event) -> bool:
         """Return True if the step of an event is to leave the loop's thread."""
 
+    def changes(self, event: Event) -> bool:
+        """Return False if the step of an event changes nothing that readers see."""
+
     def hold(self) -> None:
-        """Show readers no later state until the step is durable."""
+        """Show readers the present state, and none after the steps to come."""
 
-    def let_go(self, *, earliest: bool) -> list[list[Any]]:
-        """Release the held state: the earliest long step is durable, or the latest one left nothing to make durable.
-
-        Return the objects to free.
-        """
+    def let_go(self, *, earliest: bool) -> None:
+        """End a hold: the earliest batch is durable, or the steps since the latest hold left nothing to make
+        durable."""
 
 
 class DeliveryDesk(Protocol):

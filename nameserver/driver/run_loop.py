@@ -1,6 +1,6 @@
 """Drive the core: one step at a time, records durable before anything that rests on them becomes visible.
 
-    command, letter -> core.step -> records -> COLLECTING -> FLUSHING -> durable -> letters, replies, held reads
+    command, letter -> core.step -> records -> COLLECTING -> FLUSHING -> durable -> letters, replies
                                                    ^            | StorageError
                                                    |            v
                                                next batch    FAILING: tries again, refuses meanwhile
@@ -8,19 +8,17 @@
 Group commit: one flush is under way at a time, in one worker thread. The records of all steps taken meanwhile make up
 the next flush. Callers that were just answered tend to ask again at once, so the next flush waits a moment for them. A
 single caller never waits, nor does a letter to or from another server. The core is ahead of the database by at most
-these two batches. A read is held until the newest of them is durable, so no reader sees a state that a crash could
-undo.
+these two batches. Readers see the state before the first step of the oldest of them: no reader waits for a flush, and
+none sees a state that a crash could undo.
 
 Long steps: a step that may take long runs in a thread of its own. Meanwhile other events wait for their turn, and no
-letter of the step leaves. Its records are a batch of their own, which may take seconds to write. Readers see the state
-before the step until this batch is durable, and wait for no later batch.
+letter of the step leaves. Its records are a batch of their own, which may take seconds to write.
 
 A database that cannot be written: the updates under way have an unknown outcome: the same records are tried again until
-the write works. Reads that may rest on these records, and further updates, are refused, since nothing could be
-confirmed. Letters of other servers wait. If the failure lasts, peers and all waiting callers are told
+the write works. Further updates are refused, since nothing could be confirmed. Reads go on, by the newest durable
+state. Letters of other servers wait. If the failure lasts, peers and all waiting callers are told
 (`detector/write_health.py`). One successful flush ends the failure. A server without records to write probes its
-database now and then, and refuses updates while the probe fails. Reads go on. A database that is lost for good ends the
-server.
+database now and then, and refuses updates while the probe fails. A database that is lost for good ends the server.
 
 Datagrams are not kept. They leave at once, or with the batch that has the memberships they rest on, if these are not
 durable. A datagram that cannot leave then, or that comes while the server cannot handle it at once, is dropped and
@@ -74,9 +72,9 @@ from nameserver.driver.gathering import Gathering
 from nameserver.driver.group_commit import Batch, Batches, Flow, outcome_unknown, unavailable
 from nameserver.driver.leavings import Leavings
 from nameserver.driver.letting_out import DatagramCounts, LettingOut
-from nameserver.driver.long_step import Unfinished, about_to_begin, carry_out, may_take_long, numbers_anew
+from nameserver.driver.long_step import Unfinished, about_to_begin, carry_out, changes, may_take_long, numbers_anew
 from nameserver.driver.observer import Observer
-from nameserver.driver.ports import Core, DeliveryDesk, DurableStore, LongSteps
+from nameserver.driver.ports import Core, DeliveryDesk, DurableStore, SeenState
 from storage.store import ChangesFound, ChangesWanted, LogWanted
 
 LANES = tuple(Lane)
@@ -113,15 +111,15 @@ class RunLoop:
         worker: Executor,
         clock: Callable[[], float],
         on_storage_state: Callable[[str | None], None] = lambda _failure: None,
-        long_steps: LongSteps | None = None,
+        seen: SeenState | None = None,
         stepper: Executor | None = None,
     ) -> None:
         """`on_storage_state` gets the failure when the database cannot be written, and None when it can be again.
 
-        `long_steps`: if given, `stepper` runs the long steps.
+        `seen`: the state that readers see. If given, `stepper` runs the long steps.
         """
         self._core = core
-        self._long_steps = long_steps
+        self._seen = seen
         self._stepper = stepper
         self._long_step: asyncio.Future[None] | None = None
         """Step in another thread. None if there is none."""
@@ -135,7 +133,8 @@ class RunLoop:
         self._tickets = count(1)
         self._waiting: dict[int, WaitingCaller] = {}
         self._batches = Batches()
-        self._leavings = Leavings()
+        if seen is not None:
+            seen.free = Leavings().add
         self._gathering = Gathering(self._has_open)
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
@@ -157,12 +156,6 @@ class RunLoop:
         """Future that is done at the next step. None unless a caller waits for it."""
         self._changes_recorded: asyncio.Future[None] | None = None
         """Future that is done when more of the record of changes is durable. None unless a reader waits for it."""
-        self.step_count = 0
-        """Number that changes whenever the graph that readers see may have changed, or is about to in another thread.
-
-        A reader that yields compares it. It rises with each step, when a long step begins, and when readers see its
-        effects.
-        """
         self.storage_failure: str | None = None
         self.followers: list[Callable[[Effects], None]] = []
         """Callbacks that get the effects of each step at once: readers that go on over several steps."""
@@ -193,11 +186,6 @@ class RunLoop:
     def begin_datagrams(self, send: Callable[[ServerId, bytes], bool]) -> None:
         """Set the sender of datagrams. `send` returns True if the datagram can leave soon and will."""
         self._letting_out.send_datagram = send
-
-    @property
-    def newest_batch(self) -> Batch | None:
-        """Newest batch that is not durable and that readers see. While it is None, answers may leave at once."""
-        return self._batches.newest_seen
 
     def now(self) -> float:
         """Return the time on the clock of deadlines."""
@@ -358,24 +346,26 @@ class RunLoop:
                 outcome.set_result(unavailable(why) if is_question else outcome_unknown(why))
 
     async def until_durable(self) -> None:
-        """Wait until all that readers could see by now is durable. Raises `RefusedError` if the database fails."""
-        await self._until_durable(self.newest_batch)
+        """Wait until all steps taken by now are durable, for a caller that has read the core itself.
 
-    async def until_all_durable(self) -> None:
-        """Do as `until_durable`, for a caller that has read the core itself."""
-        await self._until_durable(self._batches.newest)
-
-    async def _until_durable(self, batch: Batch | None) -> None:
+        Raises `RefusedError` if the database fails.
+        """
+        batch = self._batches.newest
         if batch is None:
             return
         if self.storage_failure is not None:
             raise RefusedError(unavailable(self.storage_failure))
-        reader: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
-        batch.held_reads.append(reader)
+        waiter: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
+        batch.waiters.append(waiter)
         self._gathering.hurry()
-        refusal = await reader
+        refusal = await waiter
         if refusal is not None:
             raise RefusedError(refusal)
+
+    @property
+    def is_in_long_step(self) -> bool:
+        """True while a step runs in another thread, which changes the core itself."""
+        return self._long_step is not None
 
     async def between_steps(self) -> None:
         """Wait until no step runs in another thread, so that the core itself may be read."""
@@ -408,9 +398,10 @@ class RunLoop:
             self._changes_recorded = None
 
     async def next_step(self, seconds: float) -> None:
-        """Wait until another step was taken, at most `seconds`."""
+        """Wait until another step was taken, or readers see another state, at most `seconds`."""
         if self._stepped is None:
             self._stepped = asyncio.get_running_loop().create_future()
+        self._gathering.hurry()
         await asyncio.wait((self._stepped,), timeout=seconds)
 
     async def flush_forever(self) -> None:
@@ -452,10 +443,6 @@ class RunLoop:
         """Return the records that are in memory and not yet in the database."""
         return [batch.records for batch in self._batches]
 
-    def undurable_records_seen(self) -> list[Records]:
-        """Return the records of `undurable_records` that readers see."""
-        return [batch.records for batch in self._batches.seen_by_readers()]
-
     def _is_full(self) -> bool:
         return self._batches.rows_waiting() > WAITING_ROWS_LIMIT
 
@@ -465,13 +452,14 @@ class RunLoop:
             raise self._bug
         if self._long_step is not None:
             self._later.append(event)
-        elif self._long_steps is not None and may_take_long(self._long_steps, event):
+        elif self._seen is not None and may_take_long(self._seen, event):
             self._unfinished = about_to_begin(self._core, event)
-            self._long_step = asyncio.ensure_future(self._step_elsewhere(event, self._long_steps))
+            self._long_step = asyncio.ensure_future(self._step_elsewhere(event))
             # `flush_forever` ends the server with the exception of this step.
             self._long_step.add_done_callback(lambda step: step.cancelled() or step.exception())
         else:
             is_first_meeting = self._is_first_meeting(event)
+            is_held = self._hold_before(event)
             began = self._clock()
             try:
                 effects = self._core.step(event, began)
@@ -480,15 +468,35 @@ class RunLoop:
                 raise
             seconds = self._clock() - began
             self._take_effects(event, effects, is_first_meeting=is_first_meeting)
+            if is_held:
+                self._show_with_batch()
             self._tell_stepped(event, effects, seconds, was_long=False)
 
-    async def _step_elsewhere(self, event: Event | DeliveryEvent, long_steps: LongSteps) -> None:
+    def _hold_before(self, event: Event | DeliveryEvent) -> bool:
+        """Let readers see the present state until the batch of a step is durable. Return False if they do already, or
+        the step changes no state that they see."""
+        collecting = self._batches.collecting
+        if self._seen is None or (collecting is not None and collecting.is_held) or not changes(self._seen, event):
+            return False
+        self._seen.hold()
+        return True
+
+    def _show_with_batch(self) -> None:
+        """Let readers see what was done since the newest hold together with the batch, or now if there is nothing to
+        be made durable."""
+        assert self._seen is not None
+        if self._batches.collecting is None:
+            self._seen.let_go(earliest=False)
+        else:
+            self._batches.collecting.is_held = True
+
+    async def _step_elsewhere(self, event: Event | DeliveryEvent) -> None:
         core, is_first_meeting = self._core, self._is_first_meeting(event)
         self._batches.seal()
         self._gathering.hurry()
+        assert self._seen is not None
         try:
-            long_steps.hold()
-            self.step_count += 1
+            self._seen.hold()
             now = self._clock()
             effects = await asyncio.get_running_loop().run_in_executor(self._stepper, carry_out, core, event, now)
         except BaseException as bug:
@@ -497,12 +505,9 @@ class RunLoop:
         finally:
             self._long_step = self._unfinished = None
         self._take_effects(event, effects, is_first_meeting=is_first_meeting)
+        self._show_with_batch()
         self._tell_stepped(event, effects, self._clock() - now, was_long=True)
-        if self._batches.collecting is None:
-            self._leavings.add(*long_steps.let_go(earliest=False))
-        else:
-            self._batches.collecting.is_of_long_step = True
-            self._batches.seal()
+        self._batches.seal()
         while self._later and self._long_step is None:
             self._step(self._later.popleft())
         self._wake.set()
@@ -523,10 +528,7 @@ class RunLoop:
 
     def _take_effects(self, event: Event | DeliveryEvent, effects: Effects, *, is_first_meeting: bool) -> None:
         """Queue the effects of a step to become durable and then leave."""
-        self.step_count += 1
-        if self._stepped is not None:
-            self._stepped.set_result(None)
-            self._stepped = None
+        self._tell_waiting_for_step()
         for follow in self.followers:
             follow(effects)
         self._collect(effects.records)
@@ -547,6 +549,11 @@ class RunLoop:
             # Set the timer after the callers that wait for the step's effects were woken.
             self._is_to_arm = True
             asyncio.get_running_loop().call_soon(self._arm_timer)
+
+    def _tell_waiting_for_step(self) -> None:
+        if self._stepped is not None:
+            self._stepped.set_result(None)
+            self._stepped = None
 
     def _collect(self, records: Records) -> None:
         # Messages that wait for their parcel have no records yet. Their records are made when the batch is written.
@@ -658,15 +665,15 @@ class RunLoop:
         self._batches.written()
         if batch.records.changes:
             self._tell_changes()
-        for observer in self.observers:
-            observer.committed(self._clock() - began)
         self._durable_revision = batch.revision
-        if batch.is_of_long_step and self._long_steps is not None:
-            self._leavings.add(*self._long_steps.let_go(earliest=True))
+        seconds = self._clock() - began
+        if batch.is_held and self._seen is not None:
+            self._seen.let_go(earliest=True)
             # The writer was the only reader of these lists.
-            self._leavings.add(batch.records.nodes)
-            self._leavings.add(batch.records.arcs)
-            self.step_count += 1
+            self._seen.free(batch.records.nodes, batch.records.arcs)
+            self._tell_waiting_for_step()
+        for observer in self.observers:
+            observer.committed(seconds)
         self.recover()
         collecting = self._batches.collecting
         came_meanwhile = 0 if collecting is None else len(collecting.replies)
@@ -714,12 +721,10 @@ class RunLoop:
         if self.storage_failure is not None:
             self.storage_failure = None
             self._on_storage_state(None)
-        self._core.told_revision = None
         self._room.set()
 
     def fail(self, why: str) -> None:
         """Note that the database cannot be written, and tell all waiting callers."""
-        self._core.told_revision = self._durable_revision
         if self.storage_failure is None:
             self._on_storage_state(why)
             for observer in self.observers:

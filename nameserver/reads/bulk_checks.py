@@ -9,7 +9,6 @@ from namegraph import CoreQueries, NodeId, RefusedError
 from nameserver.calls.adapters import Context
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.ancestry_filling import AncestryFilling
-from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.distributed_check import CheckQuestion, DistributedChecks, Verdicts, answers_of
 from nameserver.reads.local_check import LocalChecks
 from nameserver.routing.forwarding import part_seconds
@@ -35,7 +34,6 @@ class BulkCheckCalls:
         cross_checks: DistributedChecks,
         routing: Routing,
         revisions: Revisions,
-        run_loop: RunLoop,
         filling: AncestryFilling,
     ) -> None:
         self._core = core
@@ -43,20 +41,16 @@ class BulkCheckCalls:
         self._cross_checks = cross_checks
         self._routing = routing
         self._revisions = revisions
-        self._run_loop = run_loop
         self._filling = filling
 
     async def check_bulk(self, requests: AsyncIterator[messages.CheckBulkRequest], context: Context) -> None:
         """Answer each request with one response. A pair with an error ends the stream after the answers before it."""
-        run_loop = self._run_loop
         at_least_revision = ""
         async for request in requests:
             if request.at_least_revision:
                 at_least_revision = request.at_least_revision
                 await self._revisions.reflect(at_least_revision, context)
             verdicts = await self._verdicts(request, at_least_revision, context)
-            if run_loop.newest_batch is not None:
-                await run_loop.until_durable()
             if verdicts.answers or verdicts.refused is None:
                 response = messages.CheckBulkResponse(
                     answers=bytes(verdicts.answers), revision=verdicts.revision, unreachable=verdicts.unreachable

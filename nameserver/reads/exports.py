@@ -9,12 +9,12 @@ A chunk has the details of its groups, as their homes give them.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
 
 from namegraph import NO_DETAILS, CoreQueries, NodeId, ServerId
 from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
-from nameserver.calls.stable_listing import groups_sorted, steady_chunks
-from nameserver.driver.run_loop import RunLoop
+from nameserver.calls.stable_listing import groups_sorted, in_chunks
 from nameserver.reads.sorted_merge import merged
 from nameserver.routing.fan_out import stream_part
 from nameserver.routing.forwarding import Forwarder, is_forwarded, working_seconds
@@ -42,13 +42,11 @@ class ExportCalls:
         *,
         core: CoreQueries,
         resolver: MembershipResolver,
-        run_loop: RunLoop,
         routing: Routing,
         forwarder: Forwarder,
     ) -> None:
         self._core = core
         self._resolver = resolver
-        self._run_loop = run_loop
         self._routing = routing
         self._forwarder = forwarder
 
@@ -57,8 +55,10 @@ class ExportCalls:
         subnet = conversion.read_subnet(request.subnet)
         self._routing.require_owned(subnet)
         await groups_sorted(self._resolver.group_order)
-        own = await steady_chunks(lambda: self._resolver.export(subnet=subnet), self._own_chunk, self._run_loop)
-        apart = self._resolver.uncertainty().of_own_arcs()
+        with self._core.kept() as state:
+            # No pause until the first row: readers still see the kept state.
+            apart, details = self._resolver.uncertainty().of_own_arcs(), partial(_details_in, state)
+            own = await in_chunks(self._resolver.export(subnet=subnet, state=state), lambda rows: _chunk(rows, details))
         if request.subnet or self._routing.is_alone or is_forwarded(context):
             return [*own, _closing_chunk(apart)] if apart else own
         return self._united(own, apart, request, context)
@@ -97,12 +97,10 @@ class ExportCalls:
             silent.update(chunk.unreachable)
             yield _rows(chunk, details)
 
-    def _own_chunk(self, rows: Sequence[Row]) -> bytes:
-        return _chunk(rows, self._own_details)
 
-    def _own_details(self, group: str) -> values.DetailedGroup | None:
-        details = self._core.details_of(NodeId(group))
-        return None if details is NO_DETAILS else conversion.detailed_group(NodeId(group), details)
+def _details_in(core: CoreQueries, group: str) -> values.DetailedGroup | None:
+    details = core.details_of(NodeId(group))
+    return None if details is NO_DETAILS else conversion.detailed_group(NodeId(group), details)
 
 
 async def _own_part(chunks: Iterable[bytes], details: _Details) -> AsyncIterator[list[Row]]:

@@ -18,7 +18,6 @@ from google.protobuf.message import DecodeError
 
 from namegraph import CoreQueries, NodeId, RefusedError, Wait
 from nameserver.calls.adapters import Context
-from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.local_check import LocalChecks, PairFinding
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire import conversion
@@ -50,20 +49,17 @@ class KnownChecks:
         core: CoreQueries,
         checks: LocalChecks,
         routing: Routing,
-        run_loop: RunLoop,
         is_ready: Callable[[], bool],
     ) -> None:
         """`is_ready`: returns True if the state here is known to be that of other servers too."""
         self._core = core
         self._checks = checks
         self._routing = routing
-        self._run_loop = run_loop
         self._is_ready = is_ready
-        self._known = core.graph.index
 
     def check(self, request: bytes) -> bytes | None:
         """Answer Check. None if the long way has to."""
-        if self._run_loop.newest_batch is not None or not self._is_ready():
+        if not self._is_ready():
             return None
         try:
             asked = messages.CheckRequest.FromString(request)
@@ -79,8 +75,6 @@ class KnownChecks:
 
     def check_known_now(self, request: bytes) -> bytes | None:
         """Answer CheckKnown. None if the long way has to."""
-        if self._run_loop.newest_batch is not None:
-            return None
         try:
             asked = messages.CheckKnownRequest.FromString(request)
             conversion.require_pairs(asked.groups, asked.members, limit=KNOWN_PAIRS_LIMIT)
@@ -89,22 +83,14 @@ class KnownChecks:
         return self._answers(asked).SerializeToString()
 
     async def check_known(self, request: messages.CheckKnownRequest, context: Context) -> messages.CheckKnownResponse:
-        """Answer CheckKnown, once the state that the answers rest on is durable."""
+        """Answer CheckKnown."""
         del context
         conversion.require_pairs(request.groups, request.members, limit=KNOWN_PAIRS_LIMIT)
-        response = self._answers(request)
-        if self._run_loop.newest_batch is not None:
-            await self._run_loop.until_durable()
-        # An answer given while this server parts from other servers may lack their changes.
-        return response if self._is_ready() else messages.CheckKnownResponse(answers=bytes(len(request.groups)))
+        return self._answers(request)
 
     def _answers(self, request: messages.CheckKnownRequest) -> messages.CheckKnownResponse:
         groups, members = request.groups, request.members
-        if (
-            self._run_loop.storage_failure is not None
-            or not self._is_ready()
-            or not self._reflects(request.at_least_revision)
-        ):
+        if not self._is_ready() or not self._reflects(request.at_least_revision):
             return messages.CheckKnownResponse(answers=bytes(len(groups)))
         answers = self._all_known(groups, members) or bytes(map(self._answer, groups, members))
         if self._checks.may_miss_something:
@@ -116,7 +102,7 @@ class KnownChecks:
 
         None unless all groups exist and all members have ancestor sets here.
         """
-        nodes = [self._known.get(cast("NodeId", member)) for member in members]
+        nodes = [self._core.graph.index.get(cast("NodeId", member)) for member in members]
         if not all(node is not None and self._core.ancestors.is_known(node) for node in nodes):
             return None
         owner_kind = self._routing.owner_kind
@@ -126,14 +112,14 @@ class KnownChecks:
         return None if findings is None else bytes(findings.translate(_ANSWERS))
 
     def _answer(self, group: str, member: str) -> KnownCode:
-        if member not in self._known:
+        if member not in self._core.graph.index:
             try:
-                member = conversion.read_id(member, "member", self._known)
+                member = conversion.read_id(member, "member", self._core.graph.index)
             except RefusedError:
                 return KnownCode.UNANSWERED
         if self._routing.owner_kind(member) is not OwnerKind.OURS and not self._routing.is_alone:
             return KnownCode.OTHERS_KNOW_MORE
-        node = self._known.get(NodeId(member))
+        node = self._core.graph.index.get(NodeId(member))
         if node is not None and not self._core.ancestors.is_known(node):
             return KnownCode.UNANSWERED
         finding = self._checks.finding(group, member)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from namegraph import ArcId, CoreQueries, Reason, is_plain, only, refuse
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
 from nameserver.calls.read_your_writes import Revisions
-from nameserver.calls.stable_listing import made, steady
+from nameserver.calls.stable_listing import collected, made
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.bulk_checks import CHECK_PAIRS_LIMIT
@@ -33,11 +33,8 @@ class PeerQuestionCalls:
     to resolve.
     """
 
-    def __init__(
-        self, *, core: CoreQueries, run_loop: RunLoop, checks: LocalChecks, whole_groups: WholeGroups, parts: Parts
-    ) -> None:
+    def __init__(self, *, core: CoreQueries, checks: LocalChecks, whole_groups: WholeGroups, parts: Parts) -> None:
         self._core = core
-        self._run_loop = run_loop
         self._parts = parts
         self._checks = checks
         self._whole_groups = whole_groups
@@ -94,22 +91,9 @@ class PeerQuestionCalls:
                 f"{DESCRIBED_ARCS_LIMIT} arcs",
                 field="children",
             )
-        records = await steady(lambda: self._sources_of(request), self._run_loop)
-        return messages.DescribeArcsResponse(records=records, revision=self._core.revision, view=self._core.view)
-
-    def _sources_of(self, request: messages.DescribeArcsRequest) -> Iterator[messages.DescribeArcsResponse.Sources]:
-        """Yield the records of each arc in turn, as many as have room in a description."""
-        core, known = self._core, self._core.graph.index
-        room = RD_ANCESTORS_LIMIT + 1
-        for parent, child in zip(request.parents, request.children, strict=True):
-            arc = ArcId(conversion.read_id(parent, "parents", known), conversion.read_id(child, "children", known))
-            if core.home_of(arc.child) != core.server:
-                raise not_owned_here(arc.child, core.server)
-            names = core.rd_record(arc)[:room]
-            yield messages.DescribeArcsResponse.Sources(names=names)
-            room -= len(names)
-            if not room:
-                return
+        with self._core.kept() as state:
+            records = await collected(_sources_of(state, request))
+            return messages.DescribeArcsResponse(records=records, revision=state.revision, view=state.view)
 
     async def resolve_part(self, request: messages.ResolvePartRequest, context: Context) -> Chunks:
         """Return the nodes owned here that an originator, or a set, reaches."""
@@ -147,7 +131,6 @@ def peer_question_handlers(
     )
     questions = PeerQuestionCalls(
         core=core,
-        run_loop=run_loop,
         checks=LocalChecks(core=core, resolver=resolver),
         whole_groups=WholeGroups(core=core, resolutions=resolutions, routing=Routing(known=core, directory=directory)),
         parts=parts,
@@ -156,20 +139,37 @@ def peer_question_handlers(
     return {
         "AwaitRevision": unary_call(revisions.await_own, messages.AwaitRevisionRequest),
         "ResolvePart": stream_call(
-            read(questions.resolve_part, revisions, run_loop, filling, until_ready=ready), messages.ResolvePartRequest
+            read(questions.resolve_part, revisions, filling, until_ready=ready), messages.ResolvePartRequest
         ),
         "TellBasis": unary_call(
-            read(questions.tell_basis, revisions, run_loop, filling, until_ready=ready), messages.TellBasisRequest
+            read(questions.tell_basis, revisions, filling, until_ready=ready), messages.TellBasisRequest
         ),
         "CheckPart": unary_call(
-            read(questions.check_part, revisions, run_loop, filling, of=_members, until_ready=ready),
+            read(questions.check_part, revisions, filling, of=_members, until_ready=ready),
             messages.CheckPartRequest,
         ),
         "DescribeArcs": unary_call(
-            read(questions.describe_arcs, revisions, run_loop, filling, of=_children, until_ready=ready),
+            read(questions.describe_arcs, revisions, filling, of=_children, until_ready=ready),
             messages.DescribeArcsRequest,
         ),
     }
+
+
+def _sources_of(
+    core: CoreQueries, request: messages.DescribeArcsRequest
+) -> Iterator[messages.DescribeArcsResponse.Sources]:
+    """Yield the records of each arc in turn, as many as have room in a description."""
+    known = core.graph.index
+    room = RD_ANCESTORS_LIMIT + 1
+    for parent, child in zip(request.parents, request.children, strict=True):
+        arc = ArcId(conversion.read_id(parent, "parents", known), conversion.read_id(child, "children", known))
+        if core.home_of(arc.child) != core.server:
+            raise not_owned_here(arc.child, core.server)
+        names = core.rd_record(arc)[:room]
+        yield messages.DescribeArcsResponse.Sources(names=names)
+        room -= len(names)
+        if not room:
+            return
 
 
 def _members(request: messages.CheckPartRequest) -> Sequence[str]:

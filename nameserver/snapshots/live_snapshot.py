@@ -110,7 +110,7 @@ class SnapshotCalls:
                 await self._run_loop.between_steps()
                 reading.finish()
         if self._run_loop.storage_failure is None:
-            await self._run_loop.until_all_durable()
+            await self._run_loop.until_durable()
         if reading.was_cut_early:
             raise refuse(Reason.UNAVAILABLE, f"the cut {cut!r} was made before this server had been read")
         for chunk in reading.last:

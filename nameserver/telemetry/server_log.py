@@ -166,8 +166,9 @@ class ServerLog(Observer):
         self._commit = _UnderWay(self._clock())
 
     def committed(self, seconds: float) -> None:
-        """Log a slow commit."""
+        """Log a slow commit, and a new view."""
         self._commit = None
+        self._look_at_view()
         if seconds >= SLOW_COMMIT_SECONDS:
             self._say(logging.WARNING, "slow_commit", f"the database took {seconds:.1f} s", seconds=round(seconds, 3))
 

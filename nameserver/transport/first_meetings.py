@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from namegraph import ServerId
 from nameserver.detector.liveness_table import LivenessTable
-from nameserver.transport.ports import PeerCore
+from nameserver.transport.ports import SeenView
 from nameserver.transport.session_runner import SessionRunner
 
 MEETING_SECONDS = 1.0
@@ -21,10 +21,11 @@ CONFIRMING_SECONDS = 4.0
 class FirstMeetings:
     """State of the first meetings: each server was heard since the start, or is not waited for."""
 
-    def __init__(self, core: PeerCore, watches: LivenessTable, sessions: Mapping[ServerId, SessionRunner]) -> None:
-        self._core, self._watches, self._sessions = core, watches, sessions
+    def __init__(self, reads: SeenView, watches: LivenessTable, sessions: Mapping[ServerId, SessionRunner]) -> None:
+        """`reads`: the state that readers see. A server that is in a later view than that one has left it."""
+        self._reads, self._watches, self._sessions = reads, watches, sessions
         self._are_over = asyncio.Event()
-        if not core.servers_met:
+        if not reads.servers_met:
             self._are_over.set()
 
     def unheard(self) -> list[ServerId]:
@@ -32,11 +33,11 @@ class FirstMeetings:
 
         If no server was ever lost, all servers count as the view.
         """
-        core = self._core
+        reads = self._reads
         return [
             server
-            for server in core.servers_met
-            if (not core.members or server in core.members) and self._watches.may_have_parted(server, core.view)
+            for server in reads.servers_met
+            if (not reads.members or server in reads.members) and self._watches.may_have_parted(server, reads.view)
         ]
 
     @property

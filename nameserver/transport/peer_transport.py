@@ -67,7 +67,7 @@ from nameserver.transport.peer_gossip import HeardOwner, HeardServer, PeerGossip
 from nameserver.transport.peer_link import Link
 from nameserver.transport.peer_report import Complaints, FaultCounts, Met, PeerReport, report_on
 from nameserver.transport.peer_streams import FrameStream
-from nameserver.transport.ports import PeerCore, PeerLoop
+from nameserver.transport.ports import PeerCore, PeerLoop, SeenView
 from nameserver.transport.relay_hub import RelayHub
 from nameserver.transport.relayed_stream import RelayedStream
 from nameserver.transport.session_runner import PARTING_SECONDS, SessionRunner
@@ -93,9 +93,11 @@ class PeerTransport:
         report_stranger: Callable[[RefusedStranger], None] | None = None,
         release: str = "",
         announced_address: str = "",
+        reads: SeenView | None = None,
     ) -> None:
         """Create the transport.
 
+        `reads`: the state of the core that readers see. None if they see the core itself.
         `say`: writes a line for operators. `report_stranger`: reports a refused connection. None to use `say`.
         `release` and `announced_address`: values of `Hello`.
         """
@@ -173,7 +175,7 @@ class PeerTransport:
         self._is_leaving = False
         self._leaving_grace_ms = 0
         self._refusal_at_end: Refusal | None = None
-        self._first_meetings = FirstMeetings(core, self._watches, self._open)
+        self._first_meetings = FirstMeetings(core if reads is None else reads, self._watches, self._open)
         run_loop.notify_peers = self._wake
         run_loop.begin_datagrams(self._send_datagram)
 

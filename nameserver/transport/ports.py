@@ -10,7 +10,23 @@ from namegraph import Channels, Event, Incarnations, Lane, ServerId, Subnet
 from nameserver.session.durable_outbox import UndurableLetters
 
 
-class PeerCore(Protocol):
+class SeenView(Protocol):
+    """View that this server is in."""
+
+    @property
+    def view(self) -> str:
+        """Name of the view."""
+
+    @property
+    def members(self) -> Sequence[ServerId]:
+        """Servers of the view. Empty while no server was ever lost."""
+
+    @property
+    def servers_met(self) -> Sequence[ServerId]:
+        """All other servers that are known by name, sorted."""
+
+
+class PeerCore(SeenView, Protocol):
     """Part of the core that the transport reads."""
 
     channels: Channels
@@ -25,24 +41,12 @@ class PeerCore(Protocol):
         """This server."""
 
     @property
-    def view(self) -> str:
-        """Name of the view that this server is in."""
-
-    @property
     def subnets(self) -> tuple[Subnet, ...]:
         """Subnets that this server owns."""
 
     @property
     def peer_addresses(self) -> Mapping[Subnet, str]:
         """Address of each subnet of another server."""
-
-    @property
-    def members(self) -> Sequence[ServerId]:
-        """Servers of the view. Empty while no server was ever lost."""
-
-    @property
-    def servers_met(self) -> Sequence[ServerId]:
-        """All other servers that are known by name, sorted."""
 
     def owner_of(self, subnet: Subnet) -> ServerId | None:
         """Return the server that owns a subnet. None if it was not met."""

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 
 import grpc
 
+from namegraph.committed_state import CommittedState
 from namegraph.core import ServerCore
 from namegraph.events import PeerLost, PeerMessage, PeerMet
 from namegraph.model.names import ServerId, Subnet
@@ -80,6 +81,7 @@ class PostedCore:
     def __init__(self, core, all_servers):
         self._core = core
         self._all = all_servers
+        self._loop = asyncio.get_running_loop()
 
     def __getattr__(self, name):
         return getattr(self._core, name)
@@ -87,7 +89,7 @@ class PostedCore:
     def step(self, event, now):
         effects = self._core.step(event, now)
         for letter in effects.messages:
-            asyncio.get_running_loop().call_soon(self._deliver, letter)
+            self._loop.call_soon_threadsafe(self._deliver, letter)
         return effects
 
     def _deliver(self, letter):
@@ -109,11 +111,13 @@ class NameServer:
         self.out_of_reach = set()
         self.calls = []
         self._worker = ThreadPoolExecutor(1)
+        self.reads = CommittedState(self.core)
         self.run_loop = RunLoop(
             core=PostedCore(self.core, all_servers),
             store=store,
             worker=self._worker,
             clock=asyncio.get_running_loop().time,
+            seen=self.reads,
         )
         self._all = all_servers
 
@@ -121,13 +125,13 @@ class NameServer:
         self._flushing = asyncio.ensure_future(self.run_loop.flush_forever())
         self._server = grpc.aio.server(interceptors=[CallLog(self.calls)])
         directory = FakeDirectory(self, self._all)
-        resolver = MembershipResolver(self.core, unheard=directory.unheard)
+        resolver = MembershipResolver(self.reads, unheard=directory.unheard)
         built = {
-            "core": self.core,
+            "core": self.reads,
             "resolver": resolver,
-            "parts": Parts(self.core, resolver.plans, start=self.core.server),
+            "parts": Parts(self.reads, resolver.plans, start=self.core.server),
             "run_loop": self.run_loop,
-            "filling": AncestryFilling(core=self.core, run_loop=self.run_loop),
+            "filling": AncestryFilling(core=self.core, reads=self.reads, run_loop=self.run_loop),
             "directory": directory,
         }
         self._server.add_generic_rpc_handlers(
@@ -136,7 +140,7 @@ class NameServer:
                 grpc.method_handlers_generic_handler(PEER_SERVICE, peer_question_handlers(**built)),
             )
         )
-        self.short_ways = short_ways(core=self.core, resolver=resolver, run_loop=self.run_loop, directory=directory)
+        self.short_ways = short_ways(core=self.reads, resolver=resolver, directory=directory)
         port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL_OPTIONS)
@@ -203,20 +207,29 @@ class NameServers:
         for server in self:
             await server.stop()
 
-    def cut_off(self, subnet):
-        """Put a server out of reach of all others."""
+    async def cut_off(self, subnet):
+        """Put a server out of reach of all others, and let them agree on it."""
         for server in self:
             if server is not self[subnet]:
                 server.out_of_reach.add(subnet)
                 server.take(PeerLost(ServerId(subnet), "cut off"))
+        await self._until_steady(self[subnet])
 
-    def join_again(self, subnet):
+    async def join_again(self, subnet):
         """Put a server that was cut off within reach again."""
         for server in self:
             if server is not self[subnet]:
                 server.out_of_reach.discard(subnet)
                 server.meet(self[subnet])
                 self[subnet].meet(server)
+        await self._until_steady()
+
+    async def _until_steady(self, without=None):
+        """Wait until the servers agree, and readers see it."""
+        async with asyncio.timeout(60):
+            for server in self:
+                while server is not without and not (server.core.is_steady and server.reads.is_steady):
+                    await server.run_loop.next_step(60)
 
     def calls(self):
         """Return the calls from server to server since the last time, by server."""

@@ -78,7 +78,7 @@ class FakePeerCore:
         self.lanes_handled = []
         """Lanes of all handled letters and posts, in order."""
         self.next_deadline = None
-        self.revision, self.told_revision = "", None
+        self.revision = ""
         self.owners = {}
         self.handled = []
         """The letters that were handled since this core started: (sender, letter), in order."""

@@ -1,10 +1,12 @@
 """A graph that is held stays as it was, whatever is done to it since, and costs nothing once it is let go."""
 
 from operator import is_
+from unittest.mock import patch
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from namegraph.model import moments
 from namegraph.model.names import NodeId
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.rows import NodeIndex
@@ -67,7 +69,16 @@ class HeldGraphs(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(place=st.sampled_from((0, -1)))
     def let_go(self, place):
-        self.graph.let_go(self.held.pop(place)[0])
+        self.held.pop(place)
+        if not self.held:
+            self.graph.end_holds()
+            self.server.core.ancestors.end_holds()
+
+    @rule(name=names)
+    def fill(self, name):
+        node = self.graph.index.get(name)
+        if node is not None:
+            self.server.core.ancestors.of(node)
 
     @invariant()
     def what_is_held_is_as_it_was(self):
@@ -90,7 +101,20 @@ class HeldGraphs(RuleBasedStateMachine):
             assert all(map(is_, before, now))
 
 
+class HeldGraphsOfLargeNodes(HeldGraphs):
+    """The same, where nearly all nodes have so many arcs that each change is noted."""
+
+    def __init__(self):
+        super().__init__()
+        self._large = patch.object(moments, "LARGE", 1)
+        self._large.start()
+
+    def teardown(self):
+        self._large.stop()
+
+
 TestHeldGraphs = HeldGraphs.TestCase
+TestHeldGraphsOfLargeNodes = HeldGraphsOfLargeNodes.TestCase
 
 
 def test_of_the_arcs_that_are_held_only_those_of_changed_nodes_are_copied_and_once():

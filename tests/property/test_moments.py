@@ -2,11 +2,13 @@
 
 import threading
 from operator import itemgetter
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from namegraph.model import moments
 from namegraph.model.moments import ByteColumn, Column, CounterColumn, DictColumn, DictTable, Table
 
 KEYS = st.integers(0, 9)
@@ -18,12 +20,17 @@ def read_list(column):
     """Return all that readers may ask of a list."""
     some = list(range(0, len(column), 2))
     return {
-        "whole": [dict(item) if isinstance(item, dict) else item for item in column],
+        "whole": list(map(plain, column)),
         "length": len(column),
-        "single": [column[position] for position in range(len(column))],
-        "some": column.of(some),
-        "slice": list(column[1:3]),
+        "single": [plain(column[position]) for position in range(len(column))],
+        "some": list(map(plain, column.of(some))),
+        "slice": list(map(plain, column[1:3])),
     }
+
+
+def plain(item):
+    """Return an item that is a dictionary of any sort as a sorted list."""
+    return sorted(item.items()) if hasattr(item, "items") else item
 
 
 def read_table(table):
@@ -80,6 +87,13 @@ class Moments(RuleBasedStateMachine):
             each[length] = {value: value} if each is self.arcs else value
             del each[length:]
 
+    @precondition(lambda self: len(self.arcs))
+    @rule(position=KEYS, values=st.lists(VALUES, max_size=4))
+    def drop_items(self, position, values):
+        arcs = self.arcs.to_change(position % len(self.arcs))
+        for value in values:
+            arcs.pop(value, None)
+
     @rule(key=KEYS, value=VALUES)
     def put(self, key, value):
         self.tables[0][key] = value
@@ -127,7 +141,20 @@ class Moments(RuleBasedStateMachine):
             assert all(each.former is None for each in (*self.lists, self.arcs, *self.tables, self.ends))
 
 
+class MomentsOfLargeDictionaries(Moments):
+    """The same, where each change of nearly all dictionaries is noted."""
+
+    def __init__(self):
+        super().__init__()
+        self._large = patch.object(moments, "LARGE", 1)
+        self._large.start()
+
+    def teardown(self):
+        self._large.stop()
+
+
 TestMoments = Moments.TestCase
+TestMomentsOfLargeDictionaries = MomentsOfLargeDictionaries.TestCase
 
 
 @given(st.lists(st.tuples(KEYS, st.one_of(st.none(), VALUES)), max_size=20), st.integers(0, 20))

@@ -93,7 +93,7 @@ async def test_who_was_reached_is_told_with_the_way_in_and_who_was_not_with_the_
     bob = await gate.why(id_of(gate, "why"), "bob@sfu.example")
     assert (bob.reached, bob.pathname) == (True, ())
     assert bob.why == f"the membership has changed since: bob@sfu.example is not in {ALL}"
-    servers.cut_off("sfu.example")
+    await servers.cut_off("sfu.example")
     assert (await gate.why(id_of(gate, "why"), "bob@sfu.example")).why.startswith("the way in cannot be told now: ")
 
 

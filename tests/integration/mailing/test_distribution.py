@@ -325,7 +325,7 @@ async def test_while_a_part_is_out_of_reach_the_others_get_it_and_later_the_rest
         names = servers["ubc.example"].client
         await names.create_group("all+muted@ubc.example")
         await names.apply([Join(ALL, "eve@x.example", "process"), Join("all+muted@ubc.example", "eve@x.example")])
-        servers.cut_off("sfu.example")
+        await servers.cut_off("sfu.example")
         assert await gate.send("ann@x.example", "all", data=message("part")) == ["250 2.0.0 it is safe"]
         await gate.send("ann@x.example", "news", data=message("excepted"))
         await sink.until("ann@x.example")
@@ -337,7 +337,7 @@ async def test_while_a_part_is_out_of_reach_the_others_get_it_and_later_the_rest
         # Who is excepted from it is there, too.
         assert told[NEWS].shares[0].why == "out of reach: sfu.example"
         assert told[NEWS].people == 0
-        servers.join_again("sfu.example")
+        await servers.join_again("sfu.example")
         for each in told.values():
             await gate.ask("retry", each.id)
         await gate.until_done()

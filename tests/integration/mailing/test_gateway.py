@@ -88,7 +88,7 @@ async def test_lists_that_are_asked_for_again_are_confirmed_together_until_somet
 
 async def test_lookups_are_counted_by_map_and_by_what_they_were_answered_with_how_long_they_took(gate, servers):
     await gate.lookups(("members", ADDRESS), ("members", ADDRESS), ("lists", "nobody@lists.ubc.example"), ("no", "map"))
-    servers.cut_off("sfu.example")
+    await servers.cut_off("sfu.example")
     await gate.lookup("members", "news@lists.ubc.example")
     told = await read_metrics(GatewayCollector(gate.lookups_of_maps.counts, None, gate.names, lambda: 0))
     for line in (
@@ -173,7 +173,7 @@ async def test_a_group_is_a_list_as_soon_as_it_is_created_and_none_once_it_is_de
 
 
 async def test_a_server_out_of_reach_makes_a_list_wait_and_is_named(gate, servers):
-    servers.cut_off("sfu.example")
+    await servers.cut_off("sfu.example")
     status, text = await gate.lookup("members", "news@lists.ubc.example")
     assert status == "TEMP"
     assert "sfu.example" in text

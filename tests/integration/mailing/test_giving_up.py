@@ -53,7 +53,7 @@ async def test_the_author_is_told_which_organisations_were_away_if_it_is_certain
     url = f"sqlite:///{tmp_path / 'mail.db'}"
     settings = DistributionSettings("127.0.0.1:0", url, f"127.0.0.1:{sink.port}", tmp_path / "m.sock", "mx.ubc.example")
     lists = Lists({"lists.ubc.example": "ubc.example"}, ListSettings(post="anyone"))
-    servers.cut_off("sfu.example")
+    await servers.cut_off("sfu.example")
     async with running_gateway(servers["ubc.example"].client, settings, lists) as gate:
         for data in (mail(), mail(CONFIRMED)):
             async with asyncio.timeout(PATIENCE_SECONDS):

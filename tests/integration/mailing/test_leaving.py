@@ -281,9 +281,9 @@ async def test_one_click_leaves_and_looking_at_it_does_not(names, sink, servers,
         changed = url.replace("/u/", "/u/A")
         assert (await click(gate, "POST", changed, ONE_CLICK))[0] == 404
         assert await names.check(CLICKED, "ida@x.example")
-        servers.cut_off("sfu.example")
+        await servers.cut_off("sfu.example")
         assert (await click(gate, "POST", url, ONE_CLICK))[0] == 503
-        servers.join_again("sfu.example")
+        await servers.join_again("sfu.example")
         async with asyncio.timeout(PATIENCE_SECONDS):
             while (await click(gate, "POST", url, ONE_CLICK))[0] != 200:
                 await asyncio.sleep(0.02)
@@ -320,14 +320,14 @@ async def test_the_same_message_is_answered_once(gate, sink):
 
 
 async def test_while_the_name_service_cannot_tell_a_wish_waits_at_the_mail_server(gate, sink, servers, names):
-    servers.cut_off("sfu.example")
+    await servers.cut_off("sfu.example")
     try:
         for _ in range(LETTERS_TO_ONE + 1):
             (reply,) = await gate.send("ann@x.example", "all-leave", data=mail("ann@x.example", "all-leave"))
             assert reply.startswith("451 4.3.0")
         assert sink.taken == []
     finally:
-        servers.join_again("sfu.example")
+        await servers.join_again("sfu.example")
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             (reply,) = await gate.send("ann@x.example", "all-leave", data=mail("ann@x.example", "all-leave"))

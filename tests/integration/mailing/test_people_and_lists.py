@@ -152,7 +152,7 @@ async def test_lookups_find_people_and_leave_out_whom_an_exception_names_otherwi
 
 
 async def test_a_server_away_makes_a_stranger_uncertain_only_where_it_could_know_better(policy, servers):
-    servers.cut_off("sfu.example")
+    await servers.cut_off("sfu.example")
     assert await policy.action("ann.lee@x.example", ADDRESS) == "DUNNO"
     assert (await policy.action("zed@x.example", ADDRESS)).startswith("451")
     assert (await policy.action("zed@x.example", "büro@lists.ubc.example")).startswith("550 5.7.1")

@@ -20,7 +20,7 @@ async def servers():
             await names.create_group(group)
         for parent, child in ((TOP, MIDDLE), (MIDDLE, LOW), (MIDDLE, CY), (LOW, ANN), (LOW, GUEST), (ALONE, GUEST)):
             await names.join(parent, child)
-        all_servers.cut_off("c.example")
+        await all_servers.cut_off("c.example")
         all_servers.calls()
         yield all_servers
 

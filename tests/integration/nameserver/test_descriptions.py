@@ -67,7 +67,7 @@ async def test_every_server_exports_the_descriptions_of_all(clients, tmp_path):
 
 
 async def test_while_the_home_is_away_nothing_is_set_and_nothing_is_shown(servers, clients):
-    servers.cut_off("a.example")
+    await servers.cut_off("a.example")
     for names in clients[1:]:
         for call in (names.describe(LAB), names.set_group(LAB, description="text")):
             with pytest.raises(shadowtree.Unavailable) as caught:
@@ -76,7 +76,7 @@ async def test_while_the_home_is_away_nothing_is_set_and_nothing_is_shown(server
         found = await names.groups(contains="robots")
         assert (found.groups, found.unreachable) == ((ROBOTS,), ("a.example",))
     await clients[0].set_group(LAB, description="text")
-    servers.join_again("a.example")
+    await servers.join_again("a.example")
     for names in clients:
         assert (await names.describe(LAB)).description == "text"
 

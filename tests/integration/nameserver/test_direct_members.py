@@ -48,7 +48,7 @@ async def test_every_server_tells_the_groups_that_somebody_is_directly_in(client
 
 
 async def test_what_a_server_out_of_reach_may_know_is_named(servers, clients):
-    servers.cut_off("c.example")
+    await servers.cut_off("c.example")
     servers.calls()
     for names in clients[:2]:
         assert (await names.memberships(BOB, direct=True)).unreachable == ()

@@ -115,7 +115,7 @@ async def test_a_graph_that_cannot_be_is_refused_and_nothing_is_done(servers, ro
 
 
 async def test_a_home_out_of_reach_is_noticed_before_anything_is_done(servers):
-    servers.cut_off("c.example")
+    await servers.cut_off("c.example")
     reason, facts, _ = await refused(bring(servers["a.example"]))
     assert (reason, facts["unreachable"]) == ("UNAVAILABLE", "c.example")
     assert servers.calls() == {}

@@ -92,7 +92,7 @@ async def test_only_the_groups_of_a_subnet_are_left(clients, member):
 
 
 async def test_nothing_is_left_while_a_server_that_may_know_of_more_is_away(servers, clients):
-    servers.cut_off("c.example")
+    await servers.cut_off("c.example")
     for names in clients[:2]:
         for member in (ANN, GUEST):
             with pytest.raises(shadowtree.Unavailable) as caught:

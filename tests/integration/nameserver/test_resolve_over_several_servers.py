@@ -132,7 +132,7 @@ async def test_what_cannot_be_told_of_a_server_is_not_confirmed_and_what_is_inco
     basis = (await root.resolve(A)).basis
     assert (await root.resolve(A, named_servers=[])).basis == ""
     assert (await root.resolve(A, consistency="ordered")).basis == ""
-    servers.cut_off("c.example")
+    await servers.cut_off("c.example")
     assert not await root.confirm(basis)
     assert (await root.resolve(A)).basis == ""
 
@@ -157,20 +157,20 @@ async def test_the_walk_comes_to_every_node_once_over_arcs_of_all_servers(server
 
 
 async def test_what_is_out_of_reach_is_named(servers):
-    servers.cut_off("c.example")
+    await servers.cut_off("c.example")
     found = await servers["a.example"].client.resolve(A, groups=True)
     assert found.unreachable == (C,)
     assert found.processes == ("ann@a.example", "zoe@elsewhere.example")
 
 
 async def test_a_resolution_whose_root_is_out_of_reach_is_refused(servers):
-    servers.cut_off("a.example")
+    await servers.cut_off("a.example")
     with pytest.raises(Unavailable):
         await servers["b.example"].client.resolve(A, timeout=2)
 
 
 async def test_an_ordered_resolution_does_not_say_that_it_is_whole_while_a_server_is_out_of_reach(servers):
-    servers.cut_off("c.example")
+    await servers.cut_off("c.example")
     found = await servers["a.example"].client.resolve(A, consistency="ordered", timeout=20)
     assert found.unreachable and "carl@c.example" not in found.processes
 
@@ -251,7 +251,7 @@ async def test_a_group_of_a_set_that_its_home_does_not_know_is_named(servers, ta
 
 
 async def test_of_a_set_the_homes_out_of_reach_are_named_and_why(servers):
-    servers.cut_off("c.example")
+    await servers.cut_off("c.example")
     found = await servers["a.example"].client.resolve([A, B], excluding=[C])
     assert found.unreachable == (C,)
     assert found.processes == ("ann@a.example", "zoe@elsewhere.example"), "nobody is known to be excepted"
@@ -319,7 +319,7 @@ async def test_no_name_of_another_servers_process_is_told_where_it_is_counted(se
 
 
 async def test_counts_say_what_is_out_of_reach(servers):
-    servers.cut_off("c.example")
+    await servers.cut_off("c.example")
     found = await servers["a.example"].client.resolve(A, named_servers=["a.example"])
     assert found.unreachable == (C,)
     assert [(each.server, each.count) for each in found.counts] == [("b.example", 1)]

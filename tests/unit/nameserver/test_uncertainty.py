@@ -2,10 +2,12 @@
 certain.
 """
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
+from namegraph.committed_state import CommittedState
 from namegraph.events import ReadCommand
 from namegraph.model.names import NodeId
 from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
@@ -13,6 +15,7 @@ from namegraph.model.priorities import revision_of
 from namegraph.model.refusals import Reason, RefusedError
 from namegraph.model.target_sets import only
 from namegraph.update.causal_reads import Wait
+from nameserver.calls import stable_listing
 from nameserver.reads.exports import ExportCalls
 from nameserver.reads.group_lists import GroupListCalls
 from nameserver.reads.local_check import LocalChecks, PairFinding
@@ -55,10 +58,7 @@ class Told:
         )
 
     async def export(self):
-        run_loop = SimpleNamespace(step_count=0)
-        calls = ExportCalls(
-            core=self.core, resolver=self.resolver, run_loop=run_loop, routing=self.routing, forwarder=None
-        )
+        calls = ExportCalls(core=self.core, resolver=self.resolver, routing=self.routing, forwarder=None)
         chunks = await calls.export(messages.ExportRequest(), None)
         return letters(name for chunk in map(messages.ExportChunk.FromString, chunks) for name in chunk.unreachable)
 
@@ -226,3 +226,21 @@ def test_nothing_is_uncertain_and_nobody_looks_twice_where_all_is_well():
     told = Told(quiet())
     assert not told.resolver.uncertainty()
     assert not told.checks.may_miss_something
+
+
+async def test_an_export_that_was_begun_while_a_server_was_away_names_it_though_it_came_back_meanwhile(monkeypatch):
+    """The export is of the state in which it was begun, which lacks the changes of that server."""
+    monkeypatch.setattr(stable_listing, "ROWS_OF_A_CHUNK", 1)
+    scene = suspended()
+    seen = CommittedState(scene.core(A))
+    told = Told(scene)
+    resolver = MembershipResolver(seen)
+    calls = ExportCalls(core=seen, resolver=resolver, routing=told.routing, forwarder=None)
+    answer = asyncio.ensure_future(calls.export(messages.ExportRequest(), None))
+    await asyncio.sleep(0)
+    assert not answer.done()
+    scene.meet([A, B], [C])
+    assert not resolver.uncertainty().of_own_arcs()
+    chunks = map(messages.ExportChunk.FromString, await answer)
+    assert letters(name for chunk in chunks for name in chunk.unreachable) == "c"
+    assert await told.export() == ""

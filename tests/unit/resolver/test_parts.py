@@ -5,6 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
+from namegraph.committed_state import CommittedState
 from namegraph.events import ReadCommand
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
@@ -249,21 +250,48 @@ def test_steps_that_no_longer_hold_when_they_are_told_are_made_again(servers):
     assert FAR not in {delivery.step.head for delivery in parts.answer(REQUEST, prepared).steps}
 
 
-@pytest.mark.usefixtures("small_slices")
-def test_steps_are_begun_again_when_readers_see_another_graph(servers, monkeypatch):
-    core, parts = servers.core(B), servers.parts[AT_B]
+@pytest.fixture
+def seen(servers):
+    """The state that readers of the server of b see."""
+    return CommittedState(servers.core(B))
+
+
+def by_readers(seen):
+    """Return the answers to roots from the state that readers see, and the number of slices without disturbance."""
+    parts = Parts(seen, PlanCache(seen), start="seen")
     at_once(parts.fill(REQUEST))
-    _, undisturbed = filled(parts, REQUEST, lambda number: None)
+    _, slices = filled(parts, REQUEST, lambda number: None)
+    return parts, slices
 
-    def show_another(number):
+
+@pytest.mark.usefixtures("small_slices")
+def test_steps_are_not_begun_again_because_of_an_update_that_is_not_durable(servers, seen):
+    parts, undisturbed = by_readers(seen)
+    before = parts.answer(REQUEST)
+
+    def change(number):
         if number == undisturbed - 1:
-            monkeypatch.setattr(core._context, "graph", core.graph.hold())
-            monkeypatch.setattr(core, "graph", core._context.graph)
+            seen.hold()
+            servers.do(LeaveArc(B, FAR))
 
-    prepared, slices = filled(parts, REQUEST, show_another)
-    assert slices == undisturbed - 1 + undisturbed
+    prepared, slices = filled(parts, REQUEST, change)
+    assert slices == undisturbed
     with MADE_AGAIN:
-        parts.answer(REQUEST, prepared)
+        assert parts.answer(REQUEST, prepared) == before
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_steps_are_begun_again_when_readers_see_an_update_that_concerns_them(servers, seen):
+    parts, undisturbed = by_readers(seen)
+    seen.hold()
+    servers.do(LeaveArc(B, FAR))
+    prepared, slices = filled(parts, REQUEST, lambda number: number != undisturbed - 1 or seen.let_go(earliest=True))
+    assert slices > undisturbed
+    with MADE_AGAIN:
+        told = parts.answer(REQUEST, prepared)
+    assert told.steps == ask(servers, AT_B, with_steps=True).steps
+    assert FAR not in {delivery.step.head for delivery in told.steps}
+    assert seen.graph.children.former is None
 
 
 @pytest.mark.usefixtures("small_slices")

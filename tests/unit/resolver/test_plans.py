@@ -167,7 +167,7 @@ def test_plans_survive_updates_that_change_nothing(graph):
 def test_a_plan_from_before_the_log_of_changes_is_made_anew_though_it_may_still_hold(graph):
     with patch("namegraph.graph.name_graph.CHANGE_LOG_LIMIT", 3):
         small = NameGraph()
-    assert small.changed_tails.maxlen == 3
+    assert small.changed_tails.limit == 3
     graph.core.graph.changed_tails = small.changed_tails
     cache = PlanCache(graph.core)
     (before,) = plans_of(graph, "a", cache)

@@ -40,7 +40,9 @@ def test_ends_of_arcs_change_in_the_graph_alone_while_it_is_held(seed):
             case _ if len(held) < HELD_AT_ONCE and chance.random() < 0.5:
                 held.append((graph.hold(), ends_of(graph)))
             case _ if held:
-                graph.let_go(held.pop(0)[0])
+                held.pop(0)
+                if not held:
+                    graph.end_holds()
         assert set(graph.suspended) == {(one, each) for one, ends in graph.suspended_from.items() for each in ends}
         assert set(graph.suspended) == {(each, one) for one, ends in graph.suspended_into.items() for each in ends}
         for then, before in held:

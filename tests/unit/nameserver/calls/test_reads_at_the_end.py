@@ -5,7 +5,6 @@ import pytest
 from namegraph import Reason, RefusedError, refuse
 from nameserver.calls.adapters import read
 
-RUN_LOOP = SimpleNamespace(storage_failure=None, newest_batch=None)
 REQUEST = SimpleNamespace(at_least_revision="")
 
 
@@ -29,6 +28,6 @@ async def test_an_answer_given_while_the_server_parts_from_the_others_is_refused
         if has_parted:
             raise refuse(Reason.UNAVAILABLE, "a.x is shutting down")
 
-    method = read(answer, None, RUN_LOOP, Filling(), until_ready=until_ready)
+    method = read(answer, None, Filling(), until_ready=until_ready)
     with pytest.raises(RefusedError, match=r"a\.x is shutting down"):
         await method(REQUEST, None)

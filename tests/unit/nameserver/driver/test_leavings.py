@@ -3,12 +3,19 @@
 import asyncio
 import weakref
 
+import pytest
+
 from nameserver.driver import leavings
 from nameserver.driver.leavings import Leavings
 
 
 class Piece:
     """An unneeded object."""
+
+
+@pytest.fixture(autouse=True)
+def no_list_is_short(monkeypatch):
+    monkeypatch.setattr(leavings, "FEW", 0)
 
 
 async def test_some_objects_are_freed_in_a_turn(monkeypatch):
@@ -52,3 +59,16 @@ async def test_the_entries_of_a_large_dictionary_are_freed_some_at_a_time(monkey
         await asyncio.sleep(0)
         counts.append(len(alive))
     assert counts == [4, 2, 0]
+
+
+async def test_a_short_list_is_freed_by_its_user_and_takes_no_turn(monkeypatch):
+    monkeypatch.setattr(leavings, "FEW", 2)
+    short, long = [Piece(), Piece()], [Piece(), Piece(), Piece()]
+    alive, freeing = weakref.WeakSet(short + long), Leavings()
+    freeing.add(short, long)
+    assert len(short) == 2, "its user still has it"
+    del short
+    assert len(alive) == 3
+    await asyncio.sleep(0)
+    assert not alive
+    assert long == []

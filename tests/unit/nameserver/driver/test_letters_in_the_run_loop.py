@@ -28,6 +28,9 @@ class Server:
         self.worker = ThreadPoolExecutor(max_workers=1)
         self.run_loop = RunLoop(core=self.core, store=self.store, worker=self.worker, clock=lambda: self.time)
         self.outboxes = {lane: DurableOutbox(self.core.channels_of(lane), self.run_loop) for lane in Lane}
+        self.steps = []
+        """Effects of all steps, in their order."""
+        self.run_loop.followers.append(self.steps.append)
         self.notified = []
         self.run_loop.notify_peers = self.notified.extend
         self.flushing = asyncio.ensure_future(self.run_loop.flush_forever())
@@ -214,7 +217,7 @@ async def test_what_a_restart_changed_is_durable_before_any_letter_leaves(server
 
 async def test_a_restart_that_changed_nothing_holds_nothing(server):
     server.run_loop.begin([PEER])
-    assert server.run_loop.newest_batch is None
+    assert not server.run_loop.undurable_records()
 
 
 async def test_peers_met_and_lost_reach_the_core(server):
@@ -278,7 +281,7 @@ async def test_what_a_server_writes_to_itself_is_handled_once_it_is_durable(serv
     assert handled_by_itself(server) == []
     server.store.open()
     await server.until(lambda: handled_by_itself(server) == [b"own"])
-    await server.until(lambda: server.run_loop.newest_batch is None)
+    await server.until(lambda: not server.run_loop.undurable_records())
     assert list(server.core.channels.kept("a.x")) == []
 
 
@@ -329,13 +332,13 @@ async def test_posts_of_a_frame_share_steps_and_others_have_their_turn_between_t
         await asyncio.sleep(0)
         reached.append(server.core.posts.handled_through(PEER))
     assert sorted({*reached} - {0}) == [POSTS_OF_A_STEP, 2 * POSTS_OF_A_STEP, len(posts)]
-    assert server.run_loop.step_count == 3
+    assert len(server.steps) == 3
     assert [post for _, post in server.core.posts_handled] == posts
 
 
 async def test_letters_of_a_frame_are_a_step_each(server):
     await server.take(1, b"one", b"two", b"three")
-    assert server.run_loop.step_count == 3
+    assert len(server.steps) == 3
 
 
 async def test_posts_that_are_put_off_are_confirmed_when_a_later_step_has_handled_them_and_that_is_durable(server):
@@ -379,7 +382,7 @@ async def test_to_a_server_that_is_not_met_nothing_leaves_until_its_meeting_is_d
     """A crash forgets that it could have left; its number tells an older copy of the database."""
     server.run_loop.take(PeerRestored(PEER, 7))
     server.send(lane=lane)
-    await server.until(lambda: server.run_loop.newest_batch is None)
+    await server.until(lambda: not server.run_loop.undurable_records())
     assert server.may_leave(lane) == []
     server.store.hold()
     server.run_loop.take(PeerMet(PEER, (PEER,)))
@@ -391,5 +394,5 @@ async def test_to_a_server_that_is_not_met_nothing_leaves_until_its_meeting_is_d
 async def test_a_post_of_a_server_to_itself_is_handled_once_it_is_durable(server):
     server.run_loop.take(SendLetter("a.x", b"own", Lane.POST))
     await server.until(lambda: server.core.posts_handled == [("a.x", b"own")])
-    await server.until(lambda: server.run_loop.newest_batch is None)
+    await server.until(lambda: not server.run_loop.undurable_records())
     assert list(server.core.posts.kept("a.x")) == []

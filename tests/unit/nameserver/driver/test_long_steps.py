@@ -67,8 +67,12 @@ class SeenSteps:
     def __init__(self, core):
         self.core = core
         self.may_take_long = is_long
+        self.free = None
         self.held = []
         self.left = weakref.WeakSet()
+
+    def changes(self, event):
+        return True
 
     def hold(self):
         self.held.append(len(self.core.taken))
@@ -77,7 +81,7 @@ class SeenSteps:
         self.held.pop(0 if earliest else -1)
         pieces = [Piece(), Piece(), Piece()]
         self.left.update(pieces)
-        return [pieces]
+        self.free(pieces)
 
     def now(self):
         return self.held[0] if self.held else len(self.core.taken)
@@ -96,7 +100,7 @@ class Server:
             store=self.store,
             worker=self.worker,
             clock=lambda: 100.0,
-            long_steps=self.seen,
+            seen=self.seen,
             stepper=self.stepper,
         )
         self.post = DurableOutbox(self.core.channels, self.run_loop)
@@ -116,9 +120,6 @@ class Server:
         """Let a step leave the loop's thread."""
         self.run_loop.take(event)
         await self.until(lambda: event in self.core.taken)
-
-    def read(self):
-        return asyncio.ensure_future(self.run_loop.until_durable())
 
     def may_leave(self, receiver=PEER):
         return [letter.number for letter in self.post.letters_after(receiver, 0)]
@@ -141,6 +142,8 @@ async def server(monkeypatch):
     monkeypatch.setattr(database_work, "FIRST_RETRY_SECONDS", 0.001)
     server = Server()
     server.run_loop.take(PeerMet(PEER, (PEER,)))
+    await server.run_loop.until_durable()
+    server.store.batches.clear()
     yield server
     server.core.gate.release(100)
     server.store.make_room()
@@ -173,6 +176,7 @@ async def test_a_long_step_leaves_the_thread_of_the_event_loop_and_others_do_not
 
 async def test_what_a_long_step_leaves_is_freed_over_several_turns_of_the_loop(server, monkeypatch):
     monkeypatch.setattr(leavings, "FREED_AT_ONCE", 1)
+    monkeypatch.setattr(leavings, "FEW", 0)
     server.send(b"long")
     server.core.gate.release()
     counts = []
@@ -186,60 +190,58 @@ async def test_what_a_long_step_leaves_is_freed_over_several_turns_of_the_loop(s
 # -- readers
 
 
-async def test_readers_see_the_state_before_a_long_step_until_it_is_durable_and_do_not_wait_for_it(server):
+async def test_readers_see_the_state_before_a_long_step_until_it_is_durable(server):
     server.store.hold()
     await server.begin(SendLetter(PEER, b"long"))
     assert len(server.core.taken) == 2
+    assert server.run_loop.is_in_long_step
     assert server.seen.now() == 1
-    await server.run_loop.until_durable()
 
     server.core.gate.release()
     await server.until(lambda: server.store.batches)
+    assert not server.run_loop.is_in_long_step
     assert server.seen.now() == 1
-    await server.run_loop.until_durable()
 
     server.store.open()
     await server.at_rest()
     assert server.seen.now() == 2
 
 
-async def test_readers_wait_for_no_batch_after_a_long_step_until_that_is_durable_and_then_they_do(server):
+async def test_readers_see_a_long_step_before_the_later_ones_that_are_not_durable(server):
     server.store.hold()
     await server.begin(SendLetter(PEER, b"long"))
     server.core.gate.release()
     await server.between_steps()
     server.send(b"later")
     assert server.seen.now() == 1
-    await server.run_loop.until_durable()
 
     server.store.let_one_through()
     await server.until(lambda: len(server.store.batches) == 2)
-    assert server.seen.now() == 3
-    reading = server.read()
-    await settle()
-    assert not reading.done()
+    assert server.seen.now() == 2
     server.store.open()
-    await reading
+    await server.at_rest()
+    assert server.seen.now() == 3
 
 
-async def test_readers_wait_for_what_was_there_before_a_long_step(server):
+async def test_readers_see_steps_from_before_a_long_step_as_soon_as_they_are_durable(server):
     server.store.hold()
     server.send(b"before")
     await server.until(lambda: server.store.batches)
     await server.begin(SendLetter(PEER, b"long"))
-    assert server.seen.now() == 2
-    reading = server.read()
-    await settle()
-    assert not reading.done()
+    assert server.seen.now() == 1
     server.store.let_one_through()
-    await reading
+    await server.until(lambda: server.seen.now() == 2)
+    assert server.run_loop.is_in_long_step
     server.core.gate.release()
     await server.until(lambda: len(server.store.batches) == 2)
     assert [letters_in(records) for records in server.store.batches] == [[1], [2]]
-    await server.run_loop.until_durable()
+    assert server.seen.now() == 2
+    server.store.open()
+    await server.at_rest()
+    assert server.seen.now() == 3
 
 
-async def test_who_reads_the_core_itself_waits_for_the_long_step_and_what_came_after(server):
+async def test_a_caller_that_read_the_core_waits_for_the_long_step_and_the_steps_after_it(server):
     server.store.hold()
     await server.begin(SendLetter(PEER, b"long"))
     between = asyncio.ensure_future(server.run_loop.between_steps())
@@ -248,7 +250,7 @@ async def test_who_reads_the_core_itself_waits_for_the_long_step_and_what_came_a
     server.core.gate.release()
     await asyncio.wait_for(between, PATIENCE_SECONDS)
     server.send(b"later")
-    reading = asyncio.ensure_future(server.run_loop.until_all_durable())
+    reading = asyncio.ensure_future(server.run_loop.until_durable())
     server.store.let_one_through()
     await server.until(lambda: len(server.store.batches) == 2)
     assert not reading.done()
@@ -265,7 +267,6 @@ async def test_after_a_long_step_that_leaves_no_records_readers_see_the_core_at_
     await answer
     assert server.seen.held == []
     assert server.seen.now() == 2
-    await server.run_loop.until_durable()
 
 
 async def test_a_long_step_without_records_after_one_with_some_does_not_show_those(server):
@@ -294,54 +295,16 @@ async def test_of_two_long_steps_each_is_seen_exactly_when_its_own_batch_is_dura
 
     server.store.let_one_through()
     await server.until(lambda: len(server.store.batches) == 2)
-    assert server.seen.now() == 3, "the step between is in a batch of its own, for which readers wait"
-    reading = server.read()
-    await settle()
-    assert not reading.done()
+    assert server.seen.now() == 2, "the step between is in a batch of its own"
 
     server.store.let_one_through()
-    await reading
     await server.until(lambda: len(server.store.batches) == 3)
     assert server.seen.now() == 3
-    await server.run_loop.until_durable()
 
     server.store.open()
     await server.at_rest()
     assert server.seen.now() == 4
     assert [letters_in(records) for records in server.store.batches] == [[1], [2], [3]]
-
-
-async def test_readers_that_go_on_over_several_turns_are_told_when_a_long_step_begins_ends_and_is_shown(server):
-    """The graph that they began to read is changed in another thread from its beginning on."""
-    server.store.hold()
-    counts = [server.run_loop.step_count]
-    await server.begin(SendLetter(PEER, b"long"))
-    counts.append(server.run_loop.step_count)
-    server.core.gate.release()
-    await server.until(lambda: server.store.batches)
-    counts.append(server.run_loop.step_count)
-    server.store.open()
-    await server.at_rest()
-    counts.append(server.run_loop.step_count)
-    assert len(set(counts)) == 4
-
-
-async def test_what_readers_see_that_is_not_durable_is_what_came_before_the_first_long_step(server):
-    server.store.hold()
-    server.send(b"before")
-    await server.until(lambda: server.store.batches)
-    await server.begin(SendLetter(PEER, b"long"))
-    server.core.gate.release()
-    await server.between_steps()
-    server.send(b"later")
-    assert list(map(letters_in, server.run_loop.undurable_records())) == [[1], [2], [3]]
-    assert list(map(letters_in, server.run_loop.undurable_records_seen())) == [[1]]
-    server.store.let_one_through()
-    await server.until(lambda: len(server.store.batches) == 2)
-    assert server.run_loop.undurable_records_seen() == []
-    server.store.let_one_through()
-    await server.until(lambda: len(server.store.batches) == 3)
-    assert list(map(letters_in, server.run_loop.undurable_records_seen())) == [[3]]
 
 
 # -- events that come meanwhile
@@ -520,7 +483,7 @@ async def test_a_bug_in_a_step_that_waited_for_a_long_one_ends_the_server_too(se
         await asyncio.wait_for(server.flushing, PATIENCE_SECONDS)
 
 
-async def test_when_the_disk_is_full_the_newest_revision_told_is_of_what_is_durable(server):
+async def test_when_the_disk_is_full_readers_see_the_newest_durable_state(server):
     server.store.hold()
     server.send(b"before")
     await server.until(lambda: server.store.batches)
@@ -532,13 +495,13 @@ async def test_when_the_disk_is_full_the_newest_revision_told_is_of_what_is_dura
     server.store.fill_the_disk()
     server.store.open()
     await server.until(lambda: server.run_loop.storage_failure is not None)
-    assert server.core.told_revision == "2@a.x"
+    assert server.run_loop.durable_revision == "2@a.x"
     assert server.seen.now() == 2
     with pytest.raises(RefusedError):
         server.run_loop.require_accepting()
     server.store.make_room()
     await server.until(lambda: server.run_loop.storage_failure is None)
-    assert server.core.told_revision is None
+    assert server.run_loop.durable_revision == "3@a.x"
     assert server.seen.now() == 3
 
 

@@ -1,7 +1,6 @@
 """Durable before visible, group commit, and what happens when the database cannot be written."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,7 @@ from delivery.volatile.datagrams import PeerDatagram
 from delivery.wire.posts import Datagram, encode
 from namegraph import Effects, Lane, ProtocolRow, Records, Tick
 from namegraph.core import ServerCore
-from namegraph.events import CutCommand, ImportCommand, UpdateCommand
+from namegraph.events import CutCommand, ImportCommand
 from namegraph.model.operations import CreateGroup, JoinArc
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from nameserver.driver import database_work, gathering
@@ -21,71 +20,23 @@ from nameserver.driver import letting_out as letting_out_module
 from nameserver.driver import run_loop as run_loop_module
 from nameserver.driver.group_commit import Batch, Flow
 from nameserver.driver.letting_out import LettingOut
-from nameserver.driver.run_loop import RunLoop
 from resolver.reach import GraphReach
 from storage.errors import DatabaseLostError
-from tests.unit.nameserver.gated_store import GatedStore
-
-
-class Server:
-    """A real core behind a run loop, over a store that a test can hold."""
-
-    def __init__(self, core=None):
-        self.store = GatedStore()
-        self.core = core or ServerCore(server="one", subnets=["b.c"])
-        self.states = []
-        self.time = 100.0
-        self.worker = ThreadPoolExecutor(max_workers=1)
-        self.run_loop = RunLoop(
-            core=self.core,
-            store=self.store,
-            worker=self.worker,
-            clock=lambda: self.time,
-            on_storage_state=self.states.append,
-        )
-        self.flushing = asyncio.ensure_future(self.run_loop.flush_forever())
-
-    def command(self, *operations, request_id=None, deadline=None):
-        ticket = self.run_loop.new_ticket()
-        return UpdateCommand(ticket, request_id or f"request {ticket}", operations, deadline)
-
-    def begin(self, *operations, **more):
-        """Send an update without waiting for its answer."""
-        return asyncio.ensure_future(self.run_loop.carry_out(self.command(*operations, **more)))
-
-    def read(self):
-        return asyncio.ensure_future(self.run_loop.until_durable())
-
-    async def until(self, condition):
-        async with asyncio.timeout(10):
-            while not condition():
-                await asyncio.sleep(0)
-
-    def group_is_durable(self, group):
-        return any(record.node_id == group and record.kind == 1 for record in self.store.load().nodes)
+from tests.unit.nameserver.gated_server import GatedServer, settle
 
 
 @pytest.fixture
 async def server(monkeypatch):
     monkeypatch.setattr(database_work, "FIRST_RETRY_SECONDS", 0.001)
-    server = Server()
+    server = GatedServer()
     yield server
-    server.store.make_room()
-    server.store.open()
-    server.flushing.cancel()
-    server.worker.shutdown()
+    server.end()
 
 
 async def refusal_of(awaitable):
     with pytest.raises(RefusedError) as caught:
         await awaitable
     return caught.value.refusal
-
-
-async def settle():
-    """Let everything run that can."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 async def test_the_next_step_is_waited_for_but_not_longer_than_said(server):
@@ -128,11 +79,11 @@ async def test_an_answer_that_other_servers_confirmed_does_not_wait_for_what_is_
     assert not server.group_is_durable("a@b.c")
 
 
-async def test_a_read_of_what_is_not_durable_is_held_until_it_is(server):
+async def test_a_caller_that_read_the_core_waits_until_its_state_is_durable(server):
     server.store.hold()
     creating = server.begin(CreateGroup("a@b.c"))
     await server.until(lambda: server.store.batches)
-    reading = server.read()
+    reading = server.read_core()
     await settle()
     assert not reading.done()
     server.store.open()
@@ -140,11 +91,11 @@ async def test_a_read_of_what_is_not_durable_is_held_until_it_is(server):
     assert creating.done() or await creating
 
 
-async def test_a_read_is_not_held_by_updates_that_came_after_it(server):
+async def test_a_caller_that_read_the_core_waits_for_no_later_update(server):
     server.store.hold()
     first = server.begin(CreateGroup("a@b.c"))
     await server.until(lambda: server.store.batches)
-    reading = server.read()
+    reading = server.read_core()
     await settle()
     second = server.begin(CreateGroup("d@b.c"))
     server.store.let_one_through()
@@ -155,9 +106,9 @@ async def test_a_read_is_not_held_by_updates_that_came_after_it(server):
     await second
 
 
-async def test_with_nothing_under_way_a_read_does_not_wait(server):
+async def test_with_nothing_under_way_a_caller_that_read_the_core_does_not_wait(server):
     await server.begin(CreateGroup("a@b.c"))
-    assert server.run_loop.newest_batch is None
+    assert not server.run_loop.undurable_records()
     await server.run_loop.until_durable()
 
 
@@ -224,7 +175,7 @@ async def test_what_nobody_waits_for_becomes_durable_with_what_comes_next(server
 async def test_what_nobody_waits_for_becomes_durable_once_somebody_does(server, noting):
     server.run_loop.take(Tick())
     await settle()
-    await server.read()
+    await server.read_core()
     assert len(server.store.batches) == 1
     server.run_loop.take(Tick())
     await settle()
@@ -299,10 +250,10 @@ async def test_when_the_disk_is_full_the_outcome_is_unknown_and_later_turns_out_
     assert server.group_is_durable("a@b.c")
 
 
-async def test_while_the_disk_is_full_updates_and_reads_are_refused_with_the_reason(server):
+async def test_while_the_disk_is_full_updates_and_readings_of_the_core_are_refused_with_the_reason(server):
     server.store.fill_the_disk()
     await refusal_of(server.begin(CreateGroup("a@b.c")))
-    for attempt in (server.begin(CreateGroup("d@b.c")), server.read()):
+    for attempt in (server.begin(CreateGroup("d@b.c")), server.read_core()):
         refusal = await refusal_of(attempt)
         assert refusal.reason is Reason.UNAVAILABLE
         assert "the disk is full" in refusal.message
@@ -314,7 +265,7 @@ async def test_what_waited_when_the_disk_filled_is_told_and_nothing_of_it_is_los
     server.store.hold()
     first = server.begin(CreateGroup("a@b.c"))
     await server.until(lambda: server.store.batches)
-    second, again, reading = server.begin(CreateGroup("d@b.c")), server.begin(CreateGroup("a@b.c")), server.read()
+    second, again, reading = server.begin(CreateGroup("d@b.c")), server.begin(CreateGroup("a@b.c")), server.read_core()
     await settle()
     server.store.fill_the_disk()
     server.store.let_one_through()
@@ -324,14 +275,20 @@ async def test_what_waited_when_the_disk_filled_is_told_and_nothing_of_it_is_los
     assert (await refusal_of(reading)).reason is Reason.UNAVAILABLE
     server.store.make_room()
     server.store.open()
-    await server.until(lambda: server.run_loop.newest_batch is None)
+    await server.at_rest()
     assert server.group_is_durable("a@b.c")
     assert server.group_is_durable("d@b.c")
 
 
-async def test_callers_that_wait_for_others_are_told_when_nobody_knows_how_long_the_disk_stays_full(server):
-    core = ServerCore(server="one", subnets=["b.c"], peers={"d.e": "two"})
-    server.core = server.run_loop._core = core
+@pytest.fixture
+async def server_with_peer():
+    server = GatedServer(ServerCore(server="one", subnets=["b.c"], peers={"d.e": "two"}))
+    yield server
+    server.end()
+
+
+async def test_callers_that_wait_for_others_are_told_when_nobody_knows_how_long_the_disk_stays_full(server_with_peer):
+    server = server_with_peer
     await server.begin(CreateGroup("a@b.c"))
     joining = server.begin(JoinArc("a@b.c", "x@d.e"))
     reading = asyncio.ensure_future(server.run_loop.carry_out(CutCommand(server.run_loop.new_ticket(), "all")))
@@ -350,7 +307,7 @@ async def test_the_very_same_records_are_tried_again(server):
     await server.until(lambda: len(server.store.batches) >= 3)
     assert all(records is server.store.batches[0] for records in server.store.batches)
     server.store.make_room()
-    await server.until(lambda: server.run_loop.newest_batch is None)
+    await server.at_rest()
 
 
 async def test_the_server_recovers_by_itself_once_a_flush_succeeds(server):
@@ -358,7 +315,7 @@ async def test_the_server_recovers_by_itself_once_a_flush_succeeds(server):
     await refusal_of(server.begin(CreateGroup("a@b.c")))
     server.store.make_room()
     await server.until(lambda: server.run_loop.storage_failure is None)
-    await server.read()
+    await server.read_core()
     await server.begin(JoinArc("a@b.c", "p@x"))
     assert server.states[0].startswith("database gated: the disk is full")
     assert server.states[1:] == [None]
@@ -413,21 +370,18 @@ async def test_updates_are_refused_while_too_many_rows_wait_to_be_written(server
 
 
 @pytest.fixture
-async def both_halves(monkeypatch):
+async def both_halves():
     """A server that delivers, with ann in a group, and the fate of its datagrams."""
-    server = Server(BothHalves(server="one", subnets=["b.c"]))
+    server = GatedServer(BothHalves(server="one", subnets=["b.c"]))
     server.core.begin_delivery(GraphReach, start=7)
     server.desk = Shown()
     server.run_loop.begin_messages(server.desk)
     await server.begin(CreateGroup("staff@b.c"))
     await server.begin(JoinArc("staff@b.c", "ann@b.c"))
     server.run_loop.take(OpenMailbox(server.run_loop.new_ticket(), "ann@b.c"))
-    await server.run_loop.until_all_durable()
+    await server.run_loop.until_durable()
     yield server
-    server.store.make_room()
-    server.store.open()
-    server.flushing.cancel()
-    server.worker.shutdown()
+    server.end()
 
 
 class Shown:

@@ -47,6 +47,12 @@ def short_way(server, request):
     return None if found is None else m.CheckResponse.FromString(found)
 
 
+def known_by_short_way(server, request):
+    """Return the answers and the revision."""
+    response = m.CheckKnownResponse.FromString(server.short_ways["CheckKnown"](request.SerializeToString()))
+    return response.answers, response.revision
+
+
 @pytest.mark.parametrize("subnets", [(A,), (A, B)], ids=["alone", "two servers"])
 async def test_both_ways_answer_alike(subnets):
     async with NameServers(*subnets) as servers:
@@ -85,21 +91,22 @@ async def test_pairs_together_are_answered_as_one_by_one(subnets):
             assert (answer == KnownCode.OTHERS_KNOW_MORE) is is_foreign
 
 
-async def test_what_is_not_yet_durable_goes_the_long_way():
+async def test_the_short_way_answers_by_what_is_durable_while_more_is_being_written():
     async with NameServers(A) as servers:
         server = servers[A]
         await make_graph(server)
-        request = m.CheckRequest(group=f"top@{A}", member=f"ann@{A}")
-        writing = asyncio.ensure_future(server.client.create_group(f"late@{A}"))
-        while server.run_loop.newest_batch is None:
+        request = m.CheckRequest(group=f"top@{A}", member=f"bob@{A}")
+        together = m.CheckKnownRequest(groups=[request.group], members=[request.member])
+        before = (await long_way(server, request)).revision  # The ancestors of bob are known from this line on.
+        writing = asyncio.ensure_future(server.client.join(f"top@{A}", f"other@{A}"))
+        while not server.run_loop.undurable_records():
             await asyncio.sleep(0)
-        assert short_way(server, request) is None
-        together = m.CheckKnownRequest(groups=[request.group], members=[request.member]).SerializeToString()
-        assert server.short_ways["CheckKnown"](together) is None
-        await writing
-        assert server.short_ways["CheckKnown"](together) is not None
-        assert (await long_way(server, request)).is_member
-        assert short_way(server, request).is_member
+        assert short_way(server, request) == m.CheckResponse(is_member=False, revision=before)
+        assert known_by_short_way(server, together) == (bytes([KnownCode.NO]), before)
+        after = (await writing).revision
+        assert await long_way(server, request) == m.CheckResponse(is_member=True, revision=after)
+        assert short_way(server, request) == m.CheckResponse(is_member=True, revision=after)
+        assert known_by_short_way(server, together) == (bytes([KnownCode.YES]), after)
 
 
 @pytest.mark.parametrize(

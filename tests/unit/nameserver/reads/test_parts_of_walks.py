@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from namegraph.committed_state import CommittedState
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.slices import at_once
 from namegraph.model.target_sets import only
@@ -38,9 +39,10 @@ class Server:
         self._driven.create(TOP, *GROUPS)
         for group in GROUPS:
             self._driven.join(TOP, group)
-        core, resolver = self._driven.core, MembershipResolver(self._driven.core)
+        core = CommittedState(self._driven.core)
+        resolver = MembershipResolver(core)
         self._parts = Parts(core, resolver.plans, start="x")
-        self._calls = PeerQuestionCalls(core=core, run_loop=None, checks=None, whole_groups=None, parts=self._parts)
+        self._calls = PeerQuestionCalls(core=core, checks=None, whole_groups=None, parts=self._parts)
         self._resolutions = DistributedResolutions(
             core=core, resolver=resolver, parts=self._parts, run_loop=None, forwarder=self
         )

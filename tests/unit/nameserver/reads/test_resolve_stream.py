@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from namegraph.committed_state import CommittedState
 from namegraph.core import ServerCore
 from namegraph.events import ImportCommand, UpdateCommand
 from namegraph.graph.name_graph import ArcState
@@ -64,7 +65,7 @@ class Methods:
             resolutions=None,
             parts=Parts(core, resolver.plans, start="x"),
         )
-        self._exports = ExportCalls(core=core, resolver=resolver, run_loop=run_loop, **others)
+        self._exports = ExportCalls(core=core, resolver=resolver, **others)
         self._memberships = MembershipCalls(core=core, resolver=resolver, **others)
 
     def resolve(self, request):
@@ -85,7 +86,8 @@ async def server(monkeypatch):
     monkeypatch.setattr(steps, "STEPS_OF_A_SLICE", 3)
     core = ServerCore(server="one", subnets=["b.c"])
     worker = ThreadPoolExecutor(1)
-    run_loop = RunLoop(core=core, store=GatedStore(), worker=worker, clock=lambda: 0.0)
+    reads = CommittedState(core)
+    run_loop = RunLoop(core=core, store=GatedStore(), worker=worker, clock=lambda: 0.0, seen=reads)
     flushing = asyncio.ensure_future(run_loop.flush_forever())
     await run_loop.carry_out(
         ImportCommand(
@@ -98,7 +100,7 @@ async def server(monkeypatch):
             [],
         )
     )
-    yield run_loop, Methods(core, run_loop)
+    yield run_loop, Methods(reads, run_loop)
     run_loop.finish()
     await flushing
     worker.shutdown()
