@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
@@ -125,14 +124,24 @@ class Connections:
         if self._is_closed and not (task is not None and task.cancelling()):
             raise client_closed() if request_id is None else outcome_unknown(client_closed(), request_id)
 
-    @contextmanager
-    def telling_if_closed(self, request_id: RequestId | None = None) -> Iterator[None]:
-        """Call `tell_if_closed` if the enclosed block is cancelled."""
-        try:
-            yield
-        except asyncio.CancelledError:
-            self.tell_if_closed(request_id)
-            raise
+    def telling_if_closed(self, request_id: RequestId | None = None) -> TellingIfClosed:
+        """Return a block that calls `tell_if_closed` if it is cancelled."""
+        return TellingIfClosed(self, request_id)
+
+
+class TellingIfClosed:
+    """Block of a call, which may be cancelled by closing the client."""
+
+    def __init__(self, connections: Connections, request_id: RequestId | None) -> None:
+        self._connections = connections
+        self._request_id = request_id
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, asyncio.CancelledError):
+            self._connections.tell_if_closed(self._request_id)
 
 
 @dataclass(frozen=True, slots=True)
