@@ -464,9 +464,9 @@ class ResolutionCollector:
 
     def add(self, message: name_service_pb2.ResolveChunk) -> None:
         """Take the next part. Raises `ServerFault` if there are too many names."""
-        names = len(message.processes) + len(message.groups) + len(message.unreachable) + len(message.elsewhere)
-        others = len(message.why_unreachable) + len(message.counts) + len(message.hidden) + len(message.walk)
-        self._size.add(message, names + others)
+        names = (message.processes, message.groups, message.unreachable, message.elsewhere)
+        others = (message.why_unreachable, message.counts, message.hidden, message.walk)
+        self._size.add(message, sum(map(len, names + others)))
         self._is_all = self._is_all and not message.is_direct
         self._processes += message.processes[:]
         self._groups += message.groups[:]

@@ -55,7 +55,7 @@ class TimeLimit(NamedTuple):
 
     def remaining(self, now: Seconds) -> Seconds | None:
         """Return the remaining time; None for no limit."""
-        return None if math.isinf(self.deadline) else max(self.deadline - now, 0.0)
+        return None if self.deadline == math.inf else max(self.deadline - now, 0.0)
 
     def require_time(self, now: Seconds, address: Address) -> None:
         """Raise `DeadlineExceeded` if no time is left to ask the server at an address."""

@@ -17,6 +17,8 @@ def targets_of(asked: Asked, excluding: Iterable[GroupId], as_kept: Callable[[Gr
 
     `as_kept` returns the form of a name that servers keep.
     """
+    if isinstance(asked, str) and not excluding:
+        return (Target(as_kept(asked)),)
     listed = [asked] if isinstance(asked, str | Target) else asked
     if not isinstance(listed, Iterable):
         raise InvalidRequest(f"a group, or several, is asked for, not {asked!r:.80}", {"field": "group"})
