@@ -13,7 +13,7 @@ from namegraph.model.group_details import NO_DETAILS, GroupDetails
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import JoinArc, LeaveArc
 from namegraph.model.ownership import OwnershipTable
-from namegraph.model.priorities import Priority, revision_of
+from namegraph.model.priorities import Revision
 from namegraph.model.refusals import RefusedError
 from namegraph.model.rows import NodeIndex, RequestId
 from namegraph.model.slices import Slices, at_once
@@ -225,7 +225,7 @@ class CoreQueries:
     @property
     def revision(self) -> str:
         """Revision of the newest update that was committed here."""
-        return revision_of(Priority(self._context.counter, self.server), coordinator=self.server)
+        return Revision(self._context.counter, self.server, self.server).as_text()
 
     @property
     def next_deadline(self) -> float | None:

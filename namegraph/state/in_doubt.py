@@ -106,6 +106,11 @@ class UpdatesInDoubt:
         self._missed_by_member.end_moments()
 
     @property
+    def are_any(self) -> bool:
+        """True if this server, or another member of the view, is in doubt of an update."""
+        return bool(self._missed or (self._missed_by_member and any(self._missed_by_member.values())))
+
+    @property
     def missed(self) -> Collection[Missed]:
         """The updates in doubt of this server. Most often empty."""
         return self._missed.values()

@@ -40,8 +40,7 @@ def is_certain(context: ServerContext) -> bool:
 
     The result may be False although this server has long caught up.
     """
-    is_in_doubt = context.doubts.missed or context.doubts.missed_by_members
-    is_whole = context.is_healed and not (context.has_gone_back or is_in_doubt or context.graph.suspended)
+    is_whole = context.is_healed and not (context.has_gone_back or context.doubts.are_any or context.graph.suspended)
     return is_whole and not context.view_change_in_progress
 
 
