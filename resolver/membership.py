@@ -103,6 +103,10 @@ class MembershipResolver:
         """Return the plan of the group: the same object while the answer is the same."""
         return self.plans.plan(self._require_group(group))
 
+    def kept(self, group: NodeId) -> ResolvePlan | None:
+        """Return the plan of the group if it is cached and holds. None otherwise."""
+        return self.plans.kept(self._require_group(group))
+
     def fill(self, group: NodeId) -> Iterator[int]:
         """Compute the plan for a fast `resolve`. Yield between slices, so that updates may come."""
         return self.plans.fill(self._require_group(group))

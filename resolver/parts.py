@@ -234,7 +234,9 @@ class Parts:
     def _is_quiet(self) -> bool:
         """True if no update is ready at this server."""
         entries = self._core.entries
-        return not any(entry.is_ready and not entries.updates[key].read for key, entry in entries.by_update.items())
+        return not entries.by_update or not any(
+            entry.is_ready and not entries.updates[key].read for key, entry in entries.by_update.items()
+        )
 
     def _told(self, plan: ResolvePlan, targets: int) -> _ToldProcesses:
         """Return the processes of a plan in the form in which those of this server are counted."""

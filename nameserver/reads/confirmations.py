@@ -39,9 +39,13 @@ _REQUEST = peer_messages.TellBasisRequest().SerializeToString()
 def written_basis(bases: Mapping[ServerId, str], servers: Iterable[ServerId]) -> str:
     """Return the basis of an answer that rests on these servers. Empty if a server has none, or there are too many."""
     names = sorted(servers)
-    if len(names) > SERVERS_LIMIT or not all(bases.get(server) for server in names):
-        return ""
-    return " ".join(f"{server}/{bases[server]}" for server in names)
+    told = [basis_of(server, bases.get(server, "")) for server in names]
+    return " ".join(told) if len(told) <= SERVERS_LIMIT and all(told) else ""
+
+
+def basis_of(server: ServerId, basis: str) -> str:
+    """Return the basis of an answer that rests on one server. Empty if that server has none."""
+    return f"{server}/{basis}" if basis else ""
 
 
 def _read_basis(text: str) -> dict[ServerId, str]:

@@ -28,7 +28,7 @@ from namegraph import (
 from nameserver.calls.adapters import Chunks, Context, deadline_of
 from nameserver.calls.stable_listing import filled, made
 from nameserver.driver.run_loop import RunLoop
-from nameserver.reads.confirmations import written_basis
+from nameserver.reads.confirmations import basis_of
 from nameserver.reads.distributed_resolve import DistributedResolutions, ResolveAnswer
 from nameserver.routing.forwarding import is_out_of_reach
 from nameserver.routing.ownership import OwnerKind, Routing
@@ -37,9 +37,11 @@ from nameserver.wire.chunk_cache import CHUNK_STEPS, ChunkCache, chunks_of
 from nameserver.wire.target_sets import read_targets
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
-from resolver.plans import PlanStep
+from resolver.plans import PlanStep, ResolvePlan
 from resolver.resolution import ResolvedIds
 from shadowtree.v1 import name_service_pb2 as messages
+
+_CONSISTENCIES = frozenset(messages.ResolveRequest.Consistency.values())
 
 
 class StreamCalls:
@@ -66,7 +68,7 @@ class StreamCalls:
 
     async def resolve(self, request: messages.ResolveRequest, context: Context) -> Chunks:
         """Return all members of a group, or of a set of groups, each once."""
-        if request.consistency not in messages.ResolveRequest.Consistency.values():
+        if request.consistency not in _CONSISTENCIES:
             raise refuse(Reason.INVALID_REQUEST, f"there is no consistency {request.consistency}", field="consistency")
         targets = self._targets(request)
         if request.direct:
@@ -76,20 +78,26 @@ class StreamCalls:
         group = targets[0].name
         if not self._routing.is_alone:
             return await self._resolve_over_servers(group, request, context)
-        await filled(self._resolver.fill(group))
         prepared = await made(self._resolver.prepare_walk(group)) if request.walk else None
+        plan = await self._plan(group)
         # No pause from this line on: plan, walk and revision are of one instant.
-        plan = self._resolver.resolve(group)
-        walk = self._resolver.walk(group, prepared) if request.walk else ()
         chunks = [self._cache.chunks(plan, "processes", plan.processes, _processes_chunk)]
         if request.groups:
             chunks.append(self._cache.chunks(plan, "groups", plan.groups, _groups_chunk))
-        chunks.append(chunks_of(walk, _walk_chunk, CHUNK_STEPS))
-        server = self._core.server
+        if request.walk:
+            chunks.append(chunks_of(self._resolver.walk(group, prepared), _walk_chunk, CHUNK_STEPS))
         header = messages.ResolveChunk(
-            revision=self._core.revision, basis=written_basis({server: self._parts.basis()}, [server])
+            revision=self._core.revision, basis=basis_of(self._core.server, self._parts.basis())
         )
         return headed(header, chain.from_iterable(chunks))
+
+    async def _plan(self, group: NodeId) -> ResolvePlan:
+        """Return the plan of a group, of the instant of the return."""
+        plan = self._resolver.kept(group)
+        if plan is None:
+            await filled(self._resolver.fill(group))
+            plan = self._resolver.resolve(group)
+        return plan
 
     async def _direct(self, targets: TargetSet, request: messages.ResolveRequest) -> Chunks:
         """Return the direct members of one group. Its home knows them without other servers."""
