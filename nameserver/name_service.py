@@ -23,7 +23,6 @@ from nameserver.calls.adapters import (
     conversation_call,
     gathered,
     incoming_stream_call,
-    nobody,
     read,
     stream_call,
     unary_call,
@@ -144,7 +143,7 @@ def name_service_handlers(
 
     def reading(
         answer: Callable[[Any, Context], Awaitable[AnswerT]],
-        of: Callable[[Any], Sequence[str]] = nobody,
+        of: Callable[[Any], Sequence[str]] | None = None,
     ) -> Callable[[Any, Context], Awaitable[AnswerT]]:
         return read(answer, revisions, filling, of=of, until_ready=directory.until_all_met)
 

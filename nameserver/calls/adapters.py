@@ -62,30 +62,27 @@ async def at_once() -> None:
     """Return at once, for reads that wait for no condition."""
 
 
-def nobody(_request: object) -> Sequence[str]:
-    """Return no names, for reads that ask for no ancestors."""
-    return ()
-
-
 def read(
     answer: Callable[[ReadT, Context], Awaitable[AnswerT]],
     revisions: Revisions,
     filling: AncestryFilling,
     *,
-    of: Callable[[ReadT], Sequence[str]] = nobody,
+    of: Callable[[ReadT], Sequence[str]] | None = None,
     until_ready: Callable[[], Awaitable[None]] = at_once,
 ) -> Callable[[ReadT, Context], Awaitable[AnswerT]]:
     """Return a method that answers from the present state, once that reflects the requested revision.
 
-    `of`: returns the nodes whose ancestors the read asks for. `until_ready`: waits, after a start, until the state is
-    known to be that of other servers too, and refuses at the end of the server.
+    `of`: returns the nodes whose ancestors the read asks for. None for a read that asks for no ancestors.
+    `until_ready`: waits, after a start, until the state is known to be that of other servers too, and refuses at the
+    end of the server.
     """
 
     async def method(request: ReadT, context: Context) -> AnswerT:
         await until_ready()
         if request.at_least_revision:
             await revisions.reflect(request.at_least_revision, context)
-        await filling.fill_for(of(request))
+        if of is not None:
+            await filling.fill_for(of(request))
         try:
             return await answer(request, context)
         finally:
