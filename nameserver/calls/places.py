@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final
 
 import grpc
@@ -73,8 +73,9 @@ class RequestBytes:
 
     def holding(self, size: int, context: Context) -> Held:
         """Return a block that counts a request of this size. It begins when there is room to work on the request."""
-        large = self._large_forwarded if is_forwarded(context) else self._large
-        return Held(self, size, large if size >= LARGE_REQUEST_BYTES else None)
+        if size < LARGE_REQUEST_BYTES:
+            return Held(self, size, None)
+        return Held(self, size, self._large_forwarded if is_forwarded(context) else self._large)
 
     @property
     def are_few(self) -> bool:
@@ -143,9 +144,8 @@ class Places:
         """True if no place is free."""
         return self._taken >= self._count
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Hold a place for the block. Raises `RefusedError` if none is free."""
+    def take(self) -> None:
+        """Take a place. Raises `RefusedError` if none is free."""
         if self.are_taken:
             raise refuse(
                 Reason.LIMIT_EXCEEDED,
@@ -153,10 +153,37 @@ class Places:
                 limit=str(self._count),
             )
         self._taken += 1
+
+    def give_back(self) -> None:
+        """Give back a place that was taken."""
+        self._taken -= 1
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Hold a place for the block. Raises `RefusedError` if none is free."""
+        self.take()
         try:
             yield
         finally:
-            self._taken -= 1
+            self.give_back()
+
+
+class _Admission:
+    """Block of one call, which holds a place. A refusal in the block ends the call."""
+
+    def __init__(self, places: Places, context: Context) -> None:
+        self._places, self._context = places, context
+
+    async def __aenter__(self) -> None:
+        try:
+            self._places.take()
+        except RefusedError as error:
+            await abort(self._context, error.refusal)
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        self._places.give_back()
+        if isinstance(error, RefusedError):
+            await abort(self._context, error.refusal)
 
 
 def guarded(
@@ -274,13 +301,8 @@ class _Guard:
 
         return handle
 
-    @asynccontextmanager
-    async def _admitted(self, context: Context) -> AsyncIterator[None]:
-        try:
-            with self._places.one():
-                yield
-        except RefusedError as error:
-            await abort(context, error.refusal)
+    def _admitted(self, context: Context) -> _Admission:
+        return _Admission(self._places, context)
 
     def _counted(self, requests: AsyncIterator[bytes], handler: Handler, context: Context) -> _Requests:
         return _Requests(
