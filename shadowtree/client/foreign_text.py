@@ -25,6 +25,17 @@ def cleaned(value: _Value) -> _Value:
 
 
 def _cleaned(value: Any) -> Any:
+    kind: Any = type(value)
+    names, values_of = _fields_of(kind)
+    if names:
+        changed = {}
+        for name, old in zip(names, values_of(value), strict=False):
+            # Most fields of most answers are empty, or printable texts.
+            if old and not (type(old) is str and old.isprintable()):
+                new = _cleaned(old)
+                if new is not old:
+                    changed[name] = new
+        return replace(value, **changed) if changed else value
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, tuple):
@@ -34,18 +45,7 @@ def _cleaned(value: Any) -> Any:
             return value
         found = tuple(map(_cleaned, value))
         return value if all(new is old for new, old in zip(found, value, strict=True)) else found
-    kind: Any = type(value)
-    names, values_of = _fields_of(kind)
-    if not names:
-        return value
-    changed = {}
-    for name, old in zip(names, values_of(value), strict=False):
-        # Most fields of most answers are empty, or printable texts.
-        if old and not (type(old) is str and old.isprintable()):
-            new = _cleaned(old)
-            if new is not old:
-                changed[name] = new
-    return replace(value, **changed) if changed else value
+    return value
 
 
 @cache
