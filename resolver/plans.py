@@ -82,8 +82,8 @@ class ResolvePlan:
     """Nodes at which the walk stops, because the arcs to them are suspended. Rejected arcs are left out."""
     number: int = 0
     """Number of the plan, unique in its cache."""
-    encoded: dict[str, object] = field(default_factory=dict)
-    """Forms of this answer that the shell made and wants to find again."""
+    encoded: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """Serialized chunks of this answer, by list, that the shell made and wants to find again."""
     process_masks: tuple[Masks, ...] = ()
     """Masks of each process, for a set. Other servers may know more of a foreign process."""
     group_masks: tuple[Masks, ...] = ()

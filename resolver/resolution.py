@@ -69,8 +69,8 @@ class ResolvedIds:
     """Number of times that a further server reported a known foreign process."""
     walk: tuple[PlanStep, ...] = ()
     """Steps of the walk, depth first, siblings by id, if requested. They lead to no unreachable group."""
-    encoded: dict[str, object] = field(default_factory=dict)
-    """Forms of this answer that the shell made and wants to find again."""
+    encoded: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """Serialized chunks of this answer, by list, that the shell made and wants to find again."""
     process_firsts: tuple[int, ...] = ()
     """Index of the first target that reaches a process and does not except it, for each process of a set."""
     group_firsts: tuple[int, ...] = ()

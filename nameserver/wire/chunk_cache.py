@@ -27,8 +27,8 @@ class Encodable(Protocol):
     """Holder of lists that has room for their serialized forms."""
 
     @property
-    def encoded(self) -> dict[str, object]:
-        """Serialized forms, by name."""
+    def encoded(self) -> dict[str, tuple[bytes, ...]]:
+        """Serialized chunks of each list, by name."""
 
 
 def chunks_of(
@@ -64,7 +64,7 @@ class ChunkCache:
     ) -> Iterable[bytes]:
         """Return the chunks of one list of a plan, from the cache or into it."""
         kept = plan.encoded.get(name)
-        if isinstance(kept, tuple):
+        if kept is not None:
             self._kept.move_to_end(id(plan))
             return kept
         return self._make(plan, name, items, encode)
