@@ -197,14 +197,15 @@ class MembershipResolver:
 
     def memberships(self, member: NodeId) -> list[NodeId]:
         """Return all groups of the member, direct and indirect, sorted."""
-        node = self._graph.index.get(member)
+        graph, ancestors = self._graph, self._ancestors
+        node = graph.index.get(member)
         if node is None:
             return []
-        ids = self._graph.ids
-        found = set(ancestor_groups(self._graph, self._ancestors, node))
-        for parent in self._core.suspended_parents(node) if self._graph.suspended else ():
+        found = set(ancestor_groups(graph, ancestors, node))
+        for parent in self._core.suspended_parents(node) if graph.suspended else ():
             # These memberships are known, whichever servers are away.
-            found.update([parent], ancestor_groups(self._graph, self._ancestors, parent))
+            found.update([parent], ancestor_groups(graph, ancestors, parent))
+        ids = graph.ids
         return sorted([ids[group] for group in found])
 
     def direct_memberships(self, member: NodeId) -> list[NodeId]:

@@ -7,7 +7,7 @@ joined. The answer holds the groups that were found, and names the silent server
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -42,13 +42,13 @@ class MembershipCalls:
         member = conversion.read_id(request.member, "member", self._core.graph.index)
         owner_kind = self._routing.owner_kind(member)
         resolver, uncertainty, is_direct = self._resolver, self._resolver.uncertainty(), request.direct
-        own: list[str] = [*(resolver.direct_memberships(member) if is_direct else resolver.memberships(member))]
+        own = resolver.direct_memberships(member) if is_direct else resolver.memberships(member)
         apart = set(uncertainty.into(member) if is_direct else uncertainty.above(member))
         if owner_kind is OwnerKind.OURS or self._routing.is_alone or is_forwarded(context):
-            return _chunks(_Found(is_direct, groups=own, revisions=[self._core.revision], silent=apart))
+            return _answer(own, revision=self._core.revision, silent=apart, is_direct=is_direct)
         found = _Found(is_direct)
         if owner_kind is OwnerKind.ANOTHERS and await self._ask_home(member, request, context, found):
-            return _chunks(found)
+            return found.answer()
         servers, never_met = await self._routing.others()
         found.groups += own
         found.silent.update(apart)
@@ -56,7 +56,7 @@ class MembershipCalls:
         found.silent.update(never_met)
         whom = [server for server in servers if server not in found.silent]
         await asyncio.gather(*(self._ask(server, request, context, found) for server in whom))
-        return _chunks(found)
+        return found.answer()
 
     async def groups_of_foreign(self, member: NodeId, context: Context) -> tuple[NodeId, ...]:
         """Return the groups at other servers that a foreign process is a direct member of, sorted.
@@ -125,14 +125,19 @@ class _Found:
     revisions: list[str] = field(default_factory=list)
     silent: set[str] = field(default_factory=set)
 
+    def answer(self) -> Iterator[bytes]:
+        """Return the encoded answer."""
+        return _answer(self.groups, revision=newest(self.revisions), silent=self.silent, is_direct=self.is_direct)
 
-def _chunks(found: _Found) -> Iterator[bytes]:
-    """Encode the answer: the revision first, the silent servers last."""
-    header = messages.ListMembershipsChunk(revision=newest(found.revisions), is_direct=found.is_direct)
-    footer = messages.ListMembershipsChunk(unreachable=sorted(found.silent))
-    groups = sorted(set(found.groups))
-    chunks = chunks_of(groups, _groups_chunk)
-    return headed(header, chain(chunks, (footer.SerializeToString(),)) if found.silent else chunks)
+
+def _answer(groups: Sequence[str], *, revision: str, silent: Set[str], is_direct: bool) -> Iterator[bytes]:
+    """Encode the answer: the revision first, the silent servers last. The groups may come in any order."""
+    header = messages.ListMembershipsChunk(revision=revision, is_direct=is_direct)
+    chunks = chunks_of(sorted(set(groups)), _groups_chunk)
+    if silent:
+        footer = messages.ListMembershipsChunk(unreachable=sorted(silent))
+        return headed(header, chain(chunks, (footer.SerializeToString(),)))
+    return headed(header, chunks)
 
 
 def _groups_chunk(groups: Sequence[str]) -> bytes:
