@@ -32,6 +32,8 @@ GROUPS = [NodeId(f"g{number}@a.x") for number in range(4_000)]
 PEOPLE = [NodeId(f"p{number}@people.b") for number in range(40_000)]
 LARGE = NodeId("large@a.x")
 NEW = [NodeId(f"new{number}@people.b") for number in range(300)]
+SPREAD = [GROUPS[place * 13] for place in range(len(NEW))]
+"""Groups of few members, one for each new person."""
 OPERATIONS = 500
 """Operations of one update while the graph is built."""
 ROUNDS = 5
@@ -100,11 +102,25 @@ def main() -> None:
         for group, person in zip(groups, NEW, strict=True):
             server.ask(LeaveArc(group, person))
 
+    readers = CommittedState(core)
+
+    def held_for_each(groups: list[NodeId]) -> None:
+        for kind in (JoinArc, LeaveArc):
+            for group, person in zip(groups, NEW, strict=True):
+                readers.hold()
+                server.ask(kind(group, person))
+                readers.let_go(earliest=True)
+
     def plan(groups: list[NodeId]) -> None:
         for group in groups:
             at_once(make_plan(core, index[group], set()))
 
-    readers = CommittedState(core)
+    def plan_of_held(groups: list[NodeId]) -> None:
+        with readers.kept() as state:
+            server.ask(JoinArc(LARGE, NEW[0]))
+            for group in groups:
+                at_once(make_plan(state, index[group], set()))
+        server.ask(LeaveArc(LARGE, NEW[0]))
 
     def hold() -> None:
         for _ in range(100):
@@ -113,11 +129,15 @@ def main() -> None:
 
     for what, work in {
         "all ancestor sets": compute_sets,
-        "300 joins and 300 leaves": lambda: join_and_leave([GROUPS[place * 13] for place in range(len(NEW))]),
+        "300 joins and 300 leaves": lambda: join_and_leave(SPREAD),
         "300 joins and 300 leaves of a group of 40,000": lambda: join_and_leave([LARGE] * len(NEW)),
+        "the same small ones, the state held before each": lambda: held_for_each(SPREAD),
+        "the same of 40,000, the state held before each": lambda: held_for_each([LARGE] * len(NEW)),
         "plan of all": lambda: plan(GROUPS[:1]),
+        "plan of all, of a held state": lambda: plan_of_held(GROUPS[:1]),
         "plan of a group of 40,000": lambda: plan([LARGE]),
         "200 plans of small groups": lambda: plan(GROUPS[-200:]),
+        "200 plans of small groups, of a held state": lambda: plan_of_held(GROUPS[-200:]),
         "100 holds of the state": hold,
         "100 copies of the arcs of a group of 40,000": lambda: [
             dict(core.graph.children[index[LARGE]]) for _ in range(100)

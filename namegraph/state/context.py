@@ -116,6 +116,7 @@ class ServerContext:
 
         self.unconfirmed_below = DurableMap(durable, UNCONFIRMED_BELOW, ARCS, PRESENCE)
         """Suspended arcs from nodes of this server that were joined here while their children's homes were away."""
+        self._tables = tuple(name for name, part in vars(self).items() if isinstance(part, Table))
 
     def hold(self) -> ServerContext:
         """Return the present context, for readers: with the graph and the ancestor sets as they are.
@@ -123,9 +124,8 @@ class ServerContext:
         Servers that are lost, and versions of the protocol, are read as they are later: they are no state.
         """
         held = shallow(self)
-        for name, part in vars(self).items():
-            if isinstance(part, Table):
-                setattr(held, name, part.hold())
+        for name in self._tables:
+            setattr(held, name, getattr(self, name).hold())
         held.members, held.retired = self.members.copy(), self.retired.copy()
         held.doubts, held.renames = self.doubts.hold(), self.renames.hold()
         held.graph = self.graph.hold()
@@ -134,9 +134,8 @@ class ServerContext:
 
     def end_holds(self) -> None:
         """Note that nobody reads held contexts any more."""
-        for part in vars(self).values():
-            if isinstance(part, Table):
-                part.end_moments()
+        for name in self._tables:
+            getattr(self, name).end_moments()
         for each in (self.doubts, self.renames, self.graph, self.ancestors):
             each.end_holds()
 
