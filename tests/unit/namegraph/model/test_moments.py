@@ -174,7 +174,9 @@ def test_a_large_dictionary_is_replaced_value_by_value(monkeypatch):
     for key in (1, 2):
         del column.to_change(0)[key]
     column.to_change(1)[5] = "five"
-    assert sorted(held.replaced, key=str) == sorted(["one", "two", {4: "four"}], key=str)
+    before, *others = held.replaced
+    assert before is held[0]
+    assert sorted(others, key=str) == sorted(["one", "two", {4: "four"}], key=str)
     assert dict(held[0].items()) == {1: "one", 2: "two", 3: "three"}
 
 
