@@ -7,6 +7,7 @@ A name may hold characters with a meaning in mail: commas, spaces, parentheses. 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import idna
 
@@ -17,6 +18,9 @@ LOCAL_PART_OCTETS_LIMIT = 64
 """Limit of RFC 5321, 4.5.3.1.1. The quotes count."""
 ADDRESS_OCTETS_LIMIT = 254
 """Limit of RFC 5321, 4.5.3.1.3: a path of 256 octets less its brackets."""
+
+DOMAINS_REMEMBERED_LIMIT = 4_096
+"""Limit of domains whose check is remembered. Large lists have many people of few domains."""
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _DOT_STRING = re.compile(rf"{_ATOM}(?:\.{_ATOM})*")
@@ -61,6 +65,7 @@ def quoted(name: MemberId, *, with_smtputf8: bool = False) -> str:
     return f"{local}@{domain}"
 
 
+@lru_cache(maxsize=DOMAINS_REMEMBERED_LIMIT)
 def is_mail_domain(domain: str) -> bool:
     """Return True if mail can be sent to a domain.
 

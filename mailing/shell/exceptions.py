@@ -47,6 +47,8 @@ async def without_excepted_of(
         for at, target in enumerate(targets)
         if target.excluding
     }
+    if not excepted:
+        return tuple(people)
     found = list[tuple[MemberId, int]]()
     for person, first in people:
         mailbox, at = mailbox_of(person), first

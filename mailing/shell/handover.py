@@ -291,7 +291,8 @@ class _Sending:
                 for at in alone
                 if not self._copies.are_own(people[at]) and fits_verp(self._address, self._token, people[at])
             ]
-            alone = [at for at in alone if at not in set(together)]
+            taken = set(together)
+            alone = [at for at in alone if at not in taken]
             if together:
                 verp = [*parameters, b"XVERP=" + XVERP_DELIMITERS.encode("ascii")]
                 yield return_path(self._address, self._token), verp, together
