@@ -562,7 +562,8 @@ class DeliveryCore:
         if spreading is not self.spreading:
             self.in_memory.require_room(send.targets, self._reach)
             return
-        require_backlog(self.origin, send.targets, self._reach)
+        if self.origin.backlogs.full:
+            require_backlog(self.origin, send.targets, self._reach)
         if self.origin.parcels.unclaimed_bytes >= UNCLAIMED_BYTES_LIMIT or self.origin.open.is_full:
             raise refuse(
                 Reason.BACKLOG_FULL,
