@@ -35,6 +35,7 @@ from benchmarks import (
     mail,
     memory,
     message_backlog,
+    message_costs,
     messages,
     messages_beside,
     questions,
@@ -90,6 +91,7 @@ COMPARED = {
     "restarts": restarts.measure,
     "memory": memory.measure,
     "client_calls": client_calls.measure,
+    "message_costs": message_costs.measure,
     "cost_of_change": cost_of_change.measure,
 }
 """Topics that measure an earlier build beside this one."""

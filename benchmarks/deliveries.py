@@ -7,7 +7,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
@@ -16,16 +16,14 @@ import grpc
 
 from benchmarks.bare_servers import bare_message
 from benchmarks.echo import echo_call, medians_in_turns, stream_rate
+from benchmarks.message_asking import PAUSE_SECONDS, PAYLOAD, arriving
 from benchmarks.report import Figure
 from benchmarks.servers import ServerProcess, echo_server, open_mailboxes, several_connected
 from shadowtree import Arc, Client
 
 SUBNETS = ("a.x", "b.x", "c.x")
-PAYLOAD = bytes(200)
 ECHO_BYTES = 200
 FLUSHED_BYTES = 4_096
-PAUSE_SECONDS = 0.01
-"""Pause at low load, before each message and each echo."""
 FROM = {"durable": "from", "memory": "quick"}
 """Names of the groups, by where their messages are kept."""
 
@@ -43,7 +41,7 @@ def measure(*, quick: bool) -> list[Figure]:
         bare, flushed = medians_in_turns(calls, rounds=50 if quick else 500)
         figures = _of_all_senders(servers, clients, count, echo=echo.address)
         sent = len(SUBNETS) * (count // len(SUBNETS) + 1)
-        read = _seconds_to_read(clients[1], sent)
+        read = seconds_to_read(clients[1], "listener@b.x", sent)
         for kept, group in FROM.items():
             arrived = statistics.median(_seconds_to_arrive(clients, group, rounds=rounds))
             note = f"{arrived * 1e3:.1f} ms; echo {bare * 1e3:.2f} ms, a flush of the disk {flushed * 1e3:.2f} ms"
@@ -79,7 +77,8 @@ def _of_all_senders(servers: list[ServerProcess], clients: list[Client], count: 
     figures = [Figure("messages of 200 B a second through a bare stream and back", stream, None, "/s")]
     for kept, target in (("durable", 20_000), ("memory", 40_000)):
         before = [server.processor_seconds() for server in servers]
-        rate = count / _seconds_to_send(clients, FROM[kept], count // len(SUBNETS))
+        targets = [f"{FROM[kept]}@{subnet}" for subnet in SUBNETS]
+        rate = count / seconds_to_send(clients, targets, count // len(SUBNETS))
         used = sum(server.processor_seconds() - begun for server, begun in zip(servers, before, strict=True))
         note = f"{rate / stream:.2f} of the stream; {1e6 * used / count:.0f} us of processor of all three servers each"
         what = f"messages of 200 B a second, 3 servers, one sender each, {kept}"
@@ -99,9 +98,10 @@ def nested(client: Client) -> None:
         client.set_delivery(f"{FROM['memory']}@{subnet}", kept="memory")
 
 
-def _seconds_to_send(clients: list[Client], group: str, count: int) -> float:
-    """Return the seconds until all messages of all senders are settled. The last message of each sender is
-    waited for.
+def seconds_to_send(clients: Sequence[Client], targets: Sequence[str], count: int) -> float:
+    """Return the seconds until all messages of all senders are settled. Each client sends to a target of its own.
+
+    The last message of each sender is waited for.
     """
 
     def send(client: Client, target: str) -> None:
@@ -112,13 +112,14 @@ def _seconds_to_send(clients: list[Client], group: str, count: int) -> float:
 
     started = time.perf_counter()
     with ThreadPoolExecutor(len(clients)) as senders:
-        list(senders.map(send, clients, [f"{group}@{subnet}" for subnet in SUBNETS]))
+        list(senders.map(send, clients, targets))
     return time.perf_counter() - started
 
 
-def _seconds_to_read(client: Client, count: int) -> float:
+def seconds_to_read(client: Client, process: str, count: int) -> float:
+    """Return the seconds until a listener has been handed this number of messages. The last is acknowledged."""
     started = time.perf_counter()
-    with client.listen("listener@b.x") as messages:
+    with client.listen(process) as messages:
         for _ in range(count):
             last = next(messages)
     last.acknowledge()
@@ -148,7 +149,7 @@ def _at_low_load(echo: Callable[[], object], *, rounds: int) -> list[Figure]:
         clients[0].set_delivery(f"{FROM['memory']}@a.x", kept="memory")
         for kept, target in (("durable", 6), ("memory", 3)):
             with (
-                _arriving(clients, FROM[kept]) as arrive,
+                arriving(clients[0], f"{FROM[kept]}@a.x", clients[1], "listener@c.x") as arrive,
                 bare_message(PAYLOAD, is_durable=kept == "durable") as arrive_bare,
             ):
                 calls = (arrive, arrive_bare, echo)
@@ -157,18 +158,6 @@ def _at_low_load(echo: Callable[[], object], *, rounds: int) -> list[Figure]:
             what = f"p50 from a sender to a listener of another server, at low load, {kept}"
             figures.append(Figure(what, arrived / bare, target, "x echo", note=note))
     return figures
-
-
-@contextmanager
-def _arriving(clients: list[Client], group: str) -> Iterator[Callable[[], object]]:
-    """Yield a call that sends one message, and returns once a listener of the last server has it."""
-    with clients[-1].listen("listener@c.x", subscription=group, from_="now") as messages:
-
-        def arrive() -> None:
-            clients[0].send(f"{group}@a.x", PAYLOAD)
-            assert next(messages).payload == PAYLOAD
-
-        yield arrive
 
 
 def _seconds_to_many(client: Client, address: str, *, mailboxes: int) -> float:

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from benchmarks.builds import NOW, Build
 from benchmarks.mail_sink import counted, reset
 from benchmarks.report import Figure
 from benchmarks.servers import ServerProcess, running, several_connected
@@ -82,7 +83,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 @contextmanager
 def running_gateway(
-    folder: Path, server: ServerProcess, sink: int, subnet: str, fanout: str
+    folder: Path, server: ServerProcess, sink: int, subnet: str, fanout: str, *, build: Build = NOW
 ) -> Iterator[ServerProcess]:
     """Run a gateway for the lists of a subnet. Its address is its LMTP port. `sink`: the port that it sends to."""
     place = folder / f"{fanout} {subnet}"
@@ -90,7 +91,7 @@ def running_gateway(
     config = place / "mail.toml"
     config.write_text(CONFIG.format(server=server.address, folder=place, sink=sink, subnet=subnet, fanout=fanout))
     command = [sys.executable, "-m", "shadowtree", "mail", "serve", "--config", str(config)]
-    with running(command, r"lmtp 127.0.0.1:(\d+)") as gateway:
+    with running(command, r"lmtp 127.0.0.1:(\d+)", build=build) as gateway:
         yield gateway
 
 
