@@ -70,12 +70,12 @@ class Amount:
 
 
 FULL = Amount(
-    message_turns=120,
-    messages=1_000,
-    single_messages=600,
-    client_turns=10,
-    messages_of_client=50,
-    mails=24,
+    message_turns=40,
+    messages=4_000,
+    single_messages=400,
+    client_turns=16,
+    messages_of_client=40,
+    mails=16,
     people=4_000,
 )
 QUICK = Amount(
