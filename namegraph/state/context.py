@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
+from functools import cached_property
 
 from namegraph.graph.ancestor_sets import AncestorSets
 from namegraph.graph.name_graph import NameGraph
@@ -116,7 +117,11 @@ class ServerContext:
 
         self.unconfirmed_below = DurableMap(durable, UNCONFIRMED_BELOW, ARCS, PRESENCE)
         """Suspended arcs from nodes of this server that were joined here while their children's homes were away."""
-        self._tables = tuple(name for name, part in vars(self).items() if isinstance(part, Table))
+
+    @cached_property
+    def _tables(self) -> tuple[str, ...]:
+        """Names of the attributes that are tables."""
+        return tuple(name for name, part in vars(self).items() if isinstance(part, Table))
 
     def hold(self) -> ServerContext:
         """Return the present context, for readers: with the graph and the ancestor sets as they are.
