@@ -185,6 +185,7 @@ class NameServers:
 
     def __init__(self, *subnets, unmet=()):
         self.by_subnet = {}
+        self._cut_off = set()
         for subnet in subnets:
             self.by_subnet[subnet] = NameServer(subnet, peers=[*subnets, *unmet], all_servers=self.by_subnet)
 
@@ -213,7 +214,8 @@ class NameServers:
             if server is not self[subnet]:
                 server.out_of_reach.add(subnet)
                 server.take(PeerLost(ServerId(subnet), "cut off"))
-        await self._until_steady(self[subnet])
+        self._cut_off.add(subnet)
+        await self._until_agreed()
 
     async def join_again(self, subnet):
         """Put a server that was cut off within reach again."""
@@ -222,13 +224,16 @@ class NameServers:
                 server.out_of_reach.discard(subnet)
                 server.meet(self[subnet])
                 self[subnet].meet(server)
-        await self._until_steady()
+        self._cut_off.discard(subnet)
+        await self._until_agreed()
 
-    async def _until_steady(self, without=None):
-        """Wait until the servers agree, and readers see it."""
+    async def _until_agreed(self):
+        """Wait until readers of the servers that reach one another see that they are in one view, and healed."""
+        there = [server for subnet, server in self.by_subnet.items() if subnet not in self._cut_off]
+        members = {server.core.server for server in there}
         async with asyncio.timeout(60):
-            for server in self:
-                while server is not without and not (server.core.is_steady and server.reads.is_steady):
+            for server in there:
+                while not (server.reads.is_steady and set(server.reads.members) == members):
                     await server.run_loop.next_step(60)
 
     def calls(self):
