@@ -52,7 +52,7 @@ FORGOTTEN_AT_ONCE = 2_000
 FILLED_AT_ONCE = 300
 """Sets computed in one slice, some 2 ms."""
 
-LOOKED_AT_ONCE = 5_000
+LOOKED_AT_ONCE = 2_000
 """Sets looked for in one slice."""
 
 UNITED_AT_ONCE = 500

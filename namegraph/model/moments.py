@@ -276,9 +276,12 @@ class ColumnBefore(Generic[Item]):
         if position >= self._length:
             raise IndexError(f"there is no item {position} among {self._length}")
         found = self._present[position]
-        for former in self._moment:
-            if position in former:
-                return former[position]
+        moment: Moment | None = self._moment
+        # A generator over the moments would cost more than the look-up.
+        while moment is not None:
+            if position in moment.former:
+                return moment.former[position]
+            moment = moment.later
         return found
 
     @property
@@ -321,10 +324,12 @@ class TableBefore(Generic[Key, Value]):
     def get(self, key: Any, default: Any = None) -> Any:
         """Return the value of a key, or `default`."""
         found = self._present.get(key, _MISSING)
-        for former in self._moment:
-            if key in former:
-                found = former[key]
+        moment: Moment | None = self._moment
+        while moment is not None:
+            if key in moment.former:
+                found = moment.former[key]
                 break
+            moment = moment.later
         return default if found is _MISSING else found
 
     def keys(self) -> KeysView[Key]:
