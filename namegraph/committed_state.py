@@ -79,7 +79,7 @@ class HeldState(CoreQueries):
 
     @property
     def replaced(self) -> list[list[Any]]:
-        """What only this state still has, to be freed some at a time."""
+        """Objects that only this state still has, to be freed some at a time."""
         return [*self.graph.replaced, self._context.ancestors.replaced]
 
 
