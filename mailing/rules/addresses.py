@@ -19,8 +19,8 @@ LOCAL_PART_OCTETS_LIMIT = 64
 ADDRESS_OCTETS_LIMIT = 254
 """Limit of RFC 5321, 4.5.3.1.3: a path of 256 octets less its brackets."""
 
-DOMAINS_REMEMBERED_LIMIT = 4_096
-"""Limit of domains whose check is remembered. Large lists have many people of few domains."""
+DOMAINS_REMEMBERED = 4_096
+"""Domains whose check is remembered. Large lists have many people of few domains."""
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _DOT_STRING = re.compile(rf"{_ATOM}(?:\.{_ATOM})*")
@@ -65,7 +65,7 @@ def quoted(name: MemberId, *, with_smtputf8: bool = False) -> str:
     return f"{local}@{domain}"
 
 
-@lru_cache(maxsize=DOMAINS_REMEMBERED_LIMIT)
+@lru_cache(maxsize=DOMAINS_REMEMBERED)
 def is_mail_domain(domain: str) -> bool:
     """Return True if mail can be sent to a domain.
 
