@@ -122,9 +122,14 @@ class CommittedState(CoreQueries):
             return self._core.cuts_wait
         return not isinstance(event, PeerPosts)
 
-    def hold(self) -> None:
-        """Hold the present state, before the first step of a batch. Readers see no later state until `let_go`."""
+    def hold(self, *, for_long_step: bool = False) -> None:
+        """Hold the present state, before the first step of a batch. Readers see no later state until `let_go`.
+
+        `for_long_step`: True if the step will run in another thread.
+        """
         held = HeldState(self._core)
+        if for_long_step:
+            self._core.ancestors.keep_readers_apart()
         self._users[held] += 1
         self._held.append(held)
         self._show()

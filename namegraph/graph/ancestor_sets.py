@@ -124,6 +124,14 @@ class AncestorSets:
         self._since = since
         return since
 
+    def keep_readers_apart(self) -> None:
+        """Let readers of earlier moments use no set that is computed from now on, until the next moment begins.
+
+        Another thread is about to change the graph. It may compute a set before it notes what has changed.
+        """
+        if self._since is not None:
+            self._since.is_all = True
+
     def end_holds(self) -> None:
         """Note that nobody reads held sets any more."""
         self._sets.end_moments()
@@ -223,8 +231,7 @@ class AncestorSets:
     def forget_all(self) -> None:
         """Drop all sets and cached answers."""
         self.drops += 1
-        if self._since is not None:
-            self._since.is_all = True
+        self.keep_readers_apart()
         for changed in self.followers:
             changed.update(dict.fromkeys(self._sets))
         self._sets.clear()

@@ -47,8 +47,11 @@ class SeenState(Protocol):
     def changes(self, event: Event) -> bool:
         """Return False if the step of an event changes nothing that readers see."""
 
-    def hold(self) -> None:
-        """Show readers the present state, and none after the steps to come."""
+    def hold(self, *, for_long_step: bool = False) -> None:
+        """Show readers the present state, and none after the steps to come.
+
+        `for_long_step`: True if the next step will run in another thread.
+        """
 
     def let_go(self, *, earliest: bool) -> None:
         """End a hold: the earliest batch is durable, or the steps since the latest hold left nothing to make

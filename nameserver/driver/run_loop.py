@@ -496,7 +496,7 @@ class RunLoop:
         self._gathering.hurry()
         assert self._seen is not None
         try:
-            self._seen.hold()
+            self._seen.hold(for_long_step=True)
             now = self._clock()
             effects = await asyncio.get_running_loop().run_in_executor(self._stepper, carry_out, core, event, now)
         except BaseException as bug:

@@ -35,6 +35,18 @@ def crowd():
     return core
 
 
+def test_what_a_core_computes_during_a_long_step_serves_no_reader_of_the_state_before_it(crowd):
+    readers = CommittedState(crowd)
+    crowd.ancestors.forget_all()
+    node = crowd.graph.index[NodeId("p1@b.x")]
+    for is_long in (False, True):
+        readers.hold(for_long_step=is_long)
+        crowd.ancestors.of(node)
+        assert readers.ancestors.is_known(node) is not is_long
+        readers.let_go(earliest=True)
+        crowd.ancestors.forget_all()
+
+
 def test_what_a_large_deletion_leaves_can_be_freed_bit_by_bit(crowd):
     readers = CommittedState(crowd)
     for name in crowd.graph.index.values():

@@ -62,6 +62,15 @@ def test_a_set_that_was_computed_since_serves_if_nothing_changed(scene):
     assert scene.then(CHAIN[5]) == set(CHAIN)
 
 
+def test_no_set_serves_that_another_thread_computes_and_after_the_next_moment_all_do(scene):
+    scene.present.keep_readers_apart()
+    scene.fill(CHAIN[5])
+    assert not any(map(scene.serves, CHAIN))
+    assert scene.then(CHAIN[5]) == set(CHAIN)
+    scene.hold()
+    assert all(map(scene.serves, CHAIN))
+
+
 def test_a_set_serves_if_something_changed_at_other_nodes_alone(scene):
     scene.server.do(JoinArc(SIDE[0], SIDE[2]))
     scene.server.do(JoinArc(CHAIN[5], SIDE[0]))

@@ -69,13 +69,16 @@ class SeenSteps:
         self.may_take_long = is_long
         self.free = None
         self.held = []
+        self.held_for = []
+        """For each hold, True if it was for a long step."""
         self.left = weakref.WeakSet()
 
     def changes(self, event):
         return True
 
-    def hold(self):
+    def hold(self, *, for_long_step=False):
         self.held.append(len(self.core.taken))
+        self.held_for.append(for_long_step)
 
     def let_go(self, *, earliest):
         self.held.pop(0 if earliest else -1)
@@ -172,6 +175,7 @@ async def test_a_long_step_leaves_the_thread_of_the_event_loop_and_others_do_not
     met, long_step, short_step = server.core.threads
     assert met is short_step is threading.current_thread()
     assert long_step is not threading.current_thread()
+    assert server.seen.held_for == [False, True, False]
 
 
 async def test_what_a_long_step_leaves_is_freed_over_several_turns_of_the_loop(server, monkeypatch):
