@@ -94,4 +94,4 @@ class GroupOrder:
 
 def _after(groups: list[NodeId], after: NodeId | None, suffix: str) -> Iterator[NodeId]:
     rest = groups if after is None else islice(groups, bisect_right(groups, after), None)
-    return (group for group in rest if group.endswith(suffix))
+    return (group for group in rest if group.endswith(suffix)) if suffix else iter(rest)

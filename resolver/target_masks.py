@@ -104,7 +104,7 @@ def _names_above(
 ) -> Slices[dict[NodeIndex, int]]:
     """Return the names that reach each node below them, as the union of their bits in `own`."""
     above: dict[NodeIndex, int] = {}
-    kinds, children, owner = graph.kinds, graph.children, graph.virtual_node_of
+    children, owner = graph.children, graph.virtual_node_of
     room = ARCS_OF_A_SLICE
     from_the_top = yield from _from_the_top(graph, own)
     for node in from_the_top:
@@ -114,8 +114,9 @@ def _names_above(
             names |= above.get(component, 0)
             own_names |= own.get(component, 0)
         names |= own_names
-        if node in owner:
-            above.update(dict.fromkeys(components, names))
+        # Groups on the same loop have the names of all of it. A group on no loop does not reach itself.
+        inside = frozenset(components) if node in owner else frozenset()
+        above.update(dict.fromkeys(inside, names))
         for component in components:
             for some in in_slices(children[component], ARCS_OF_A_SLICE):
                 room -= len(some)
@@ -123,8 +124,7 @@ def _names_above(
                     yield ARCS_OF_A_SLICE
                     room = ARCS_OF_A_SLICE
                 for child in some:
-                    # Groups on the same loop have the names already.
-                    if kinds[child] != NodeKind.GROUP or graph.representative(child) != node:
+                    if child not in inside:
                         known = above.get(child)
                         above[child] = names if known is None else known | names
             for child in suspended.get(component, ()):
@@ -137,7 +137,7 @@ def _from_the_top(graph: NameGraph, starts: Iterable[NodeIndex]) -> Slices[list[
     it."""
     finished: list[NodeIndex] = []
     begun: set[NodeIndex] = set()
-    kinds, representative = graph.kinds, graph.representative
+    kinds = graph.kinds
     room = ARCS_OF_A_SLICE
 
     def groups_below(node: NodeIndex) -> Iterator[NodeIndex | None]:
@@ -149,11 +149,11 @@ def _from_the_top(graph: NameGraph, starts: Iterable[NodeIndex]) -> Slices[list[
                 if room < 0:
                     yield None
                     room = ARCS_OF_A_SLICE
-                for child in some:
-                    if kinds[child] == NodeKind.GROUP:
-                        yield representative(child)
+                kinds_of_some = kinds.of(some)
+                groups = [child for child, kind in zip(some, kinds_of_some, strict=True) if kind == _GROUP]
+                yield from graph.representatives(groups)
 
-    for start in {representative(start): None for start in starts}:
+    for start in dict.fromkeys(graph.representatives(list(starts))):
         if start in begun:
             continue
         begun.add(start)
@@ -174,3 +174,4 @@ def _from_the_top(graph: NameGraph, starts: Iterable[NodeIndex]) -> Slices[list[
 
 
 _NO_MORE = NodeIndex(-1)
+_GROUP = int(NodeKind.GROUP)

@@ -17,7 +17,7 @@ Source: NG 3.2.1, 4.4.1; docs/protocol-updates.md, "Two views of one graph".
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heappop, heappush
@@ -219,6 +219,14 @@ class NameGraph:
         virtual_node = self.virtual_node_of.get(node)
         return node if virtual_node is None else virtual_node.components[0]
 
+    def representatives(self, nodes: Collection[NodeIndex]) -> list[NodeIndex]:
+        """Return the numbers that stand for the derived nodes of some nodes, in their order."""
+        owner = self.virtual_node_of
+        on_loops = owner.among(set(nodes))
+        if not on_loops:
+            return list(nodes)
+        return [owner[node].components[0] if node in on_loops else node for node in nodes]
+
     def components(self, node: NodeIndex) -> tuple[NodeIndex, ...]:
         """Return all nodes of the derived node of `node`."""
         virtual_node = self.virtual_node_of.get(node)
@@ -231,18 +239,13 @@ class NameGraph:
 
     def parent_representatives(self, node: NodeIndex) -> set[NodeIndex]:
         """Return the derived nodes immediately above the derived node of `node`."""
-        owner = self.virtual_node_of
-        virtual_node = owner.get(node)
+        virtual_node = self.virtual_node_of.get(node)
         if virtual_node is None:
-            above: Iterable[NodeIndex] = self.parents[node]
+            above: Collection[NodeIndex] = self.parents[node]
         else:
             above = set().union(*(self.parents[component] for component in virtual_node.components))
             above.difference_update(virtual_node.components)
-        found = set()
-        for parent in above:
-            inside = owner.get(parent)
-            found.add(parent if inside is None else inside.components[0])
-        return found
+        return set(self.representatives(above))
 
     def entering_arcs(self, node: NodeIndex) -> list[ArcRecord]:
         """Return the normal arcs into the derived node of `node`, parallel arcs included, in no order."""
