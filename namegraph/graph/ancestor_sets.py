@@ -21,11 +21,12 @@ import heapq
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from weakref import ref
 
 from pyroaring import BitMap
 
 from namegraph.graph.name_graph import NameGraph
-from namegraph.model.moments import Table
+from namegraph.model.moments import Noted, Table, followed_by
 from namegraph.model.rows import ArcKey, NodeIndex
 from namegraph.model.slices import in_slices
 
@@ -103,8 +104,8 @@ class AncestorSets:
         """Number of changes that put sets in question."""
         self.drops = 0
         """Number of times that sets were dropped, or put in question."""
-        self._since: _Since | None = None
-        """Changes since the newest moment that somebody holds."""
+        self._moments: Sequence[_Since] = ()
+        """Moments that somebody holds, the newest last."""
         self.followers: list[dict[NodeIndex, None]] = []
         """Registries that record each representative whose set is kept or dropped from now on."""
 
@@ -115,28 +116,23 @@ class AncestorSets:
 
     def hold(self, graph: NameGraph) -> HeldAncestorSets:
         """Return the present sets, for readers of a held graph. Sets that these readers compute stay theirs."""
-        return HeldAncestorSets(self, graph, self._begin_since())
-
-    def _begin_since(self) -> _Since:
         since = _Since()
-        if self._since is not None:
-            self._since.later = since
-        self._since = since
-        return since
+        self._moments = followed_by(self._moments, since)
+        return HeldAncestorSets(self, graph, since)
 
     def keep_readers_apart(self) -> None:
         """Let readers of earlier moments use no set that is computed from now on, until the next moment begins.
 
         Another thread is about to change the graph. It may compute a set before it notes what has changed.
         """
-        if self._since is not None:
-            self._since.is_all = True
+        if self._moments:
+            self._moments[-1].is_all = True
 
     def end_holds(self) -> None:
         """Note that nobody reads held sets any more."""
         self._sets.end_moments()
         self._controlled.end_moments()
-        self._since = None
+        self._moments = ()
 
     @property
     def replaced(self) -> list[Any]:
@@ -225,8 +221,8 @@ class AncestorSets:
     def _note_changed(self, nodes: Iterable[NodeIndex]) -> None:
         """Tell readers of earlier moments that other arcs lead to these nodes now, or that their virtual node
         changed."""
-        if self._since is not None:
-            self._since.changed.update(nodes)
+        if self._moments:
+            self._moments[-1].changed.update(nodes)
 
     def forget_all(self) -> None:
         """Drop all sets and cached answers."""
@@ -514,17 +510,23 @@ class AncestorSets:
         return _SET_OVERHEAD_BYTES + containers * _CONTAINER_OVERHEAD_BYTES + numbers
 
 
-class _Since:
+class _Since(Noted):
     """Changes since a moment that somebody holds, until the next such moment begins."""
 
-    __slots__ = ("changed", "is_all", "later")
+    __slots__ = ("changed", "is_all")
 
     def __init__(self) -> None:
+        self.later = None
         self.changed = BitMap()
         """Nodes into which other arcs lead than at the moment, or whose virtual node changed."""
         self.is_all = False
         """True if the nodes were too many to be noted."""
-        self.later: _Since | None = None
+
+    def take_over(self, later: _Since) -> None:
+        """Add the changes since the next moment, which nobody reads any more."""
+        self.changed |= later.changed
+        self.is_all |= later.is_all
+        super().take_over(later)
 
     def leaves(self, found: BitMap) -> bool:
         """Return True if a set of the present was the same at the moment: nothing changed at any of its nodes."""
@@ -544,8 +546,9 @@ class HeldAncestorSets(AncestorSets):
 
     def __init__(self, present: AncestorSets, graph: NameGraph, since: _Since) -> None:
         self.__dict__.update(vars(present))
-        self._present, self._since_moment = present, since
-        self._graph, self.followers, self._since = graph, [], None
+        self._present, self._since = present, since
+        self._graph, self.followers, self._moments = graph, [], ()
+        since.reader = ref(self)
         self._sets, self._controlled = present._sets.branch(), present._controlled.branch()
         self._renewed, self._changed = present._renewed.copy(), present._changed.copy()
 
@@ -574,7 +577,7 @@ class HeldAncestorSets(AncestorSets):
         """Return the set of the present, if it was the same at the moment. None otherwise, or if there is none."""
         present = self._present
         found = present._sets.get(representative)
-        if found is None or not self._since_moment.leaves(found):
+        if found is None or not self._since.leaves(found):
             return None
         return None if present._changed and present._is_in_question(representative, found) else found
 

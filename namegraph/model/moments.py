@@ -8,6 +8,9 @@ readers are safe while another thread changes the collection.
     noted         after moment 1: {1: b}      after moment 2: {3: d}
     moment 1    [ a | b | c | d ]             moment 2: [ a | B | c | d ]
 
+Once nobody reads moment 2, moment 1 takes over what was noted after it (`followed_by`). So an entry is noted once for
+each reader, however many moments began and ended while that reader went on.
+
 A value that is itself changed in place, such as the arcs of a node, is replaced by a copy before its first change
 after a moment (`DictColumn`, `DictTable`). A large one becomes a `Table` instead, which notes its own changes.
 """
@@ -15,14 +18,16 @@ after a moment (`DictColumn`, `DictTable`). A large one becomes a `Table` instea
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, KeysView, Set
+from collections.abc import Collection, Iterable, Iterator, KeysView, Sequence, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from weakref import ref
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Held = TypeVar("Held")
+Began = TypeVar("Began", bound="Noted")
 
 LARGE = 256
 """Entries from which noting each change of a dictionary costs less than a copy after each moment."""
@@ -31,17 +36,50 @@ _MISSING: Final[Any] = object()
 """Former entry of a key that was not there."""
 
 
-class Moment:
+class Noted:
+    """What has changed since a moment, until the next moment began."""
+
+    __slots__ = ("later", "reader")
+
+    later: Any
+    """What has changed since the next moment. None if this is the newest one."""
+    reader: ref[Any]
+    """The reader of the moment."""
+
+    def take_over(self, later: Any) -> None:
+        """Add what has changed since the next moment, which nobody reads any more."""
+        self.later = later.later
+
+
+def followed_by(moments: Sequence[Began], moment: Began) -> list[Began]:
+    """Return those of the moments that are read, and a new one after them.
+
+    Moments that nobody reads are taken over by the moment before them. The first ones are forgotten.
+    """
+    if not moments:
+        return [moment]
+    read: list[Began] = []
+    for each in moments:
+        if each.reader() is not None:
+            read.append(each)
+        elif read:
+            read[-1].take_over(each)
+    if read:
+        read[-1].later = moment
+    return [*read, moment]
+
+
+class Moment(Noted):
     """A moment that somebody holds, and the entries of one collection that have changed since."""
 
-    __slots__ = ("former", "large", "later")
+    __slots__ = ("former", "large")
 
     def __init__(self) -> None:
+        self.later = None
         self.former: dict[Any, Any] = {}
         """Former entries by key, of those that changed before the next moment began."""
-        self.large: list[TableBefore[Any, Any]] = []
+        self.large: dict[int, TableBefore[Any, Any]] = {}
         """Those of them that are large dictionaries, whose changes are noted."""
-        self.later: Moment | None = None
 
     def __iter__(self) -> Iterator[dict[Any, Any]]:
         """Yield the former entries after this moment, and after each later one."""
@@ -50,6 +88,20 @@ class Moment:
             if moment.former:
                 yield moment.former
             moment = moment.later
+
+    def take_over(self, later: Moment) -> None:
+        """Add the entries of the next moment, which nobody reads any more. The cost is that of the fewer entries."""
+        mine, others = self.former, later.former
+        if later.large:
+            self.large |= {position: each for position, each in later.large.items() if position not in mine}
+        # A reader in another thread finds each entry in one of the two, all along.
+        if len(mine) < len(others):
+            others.update(mine)
+            self.former = others
+        else:
+            for key in others.keys() - mine.keys():
+                mine[key] = others[key]
+        super().take_over(later)
 
     def former_at(self, keys: Set[Any]) -> dict[Any, Any]:
         """Return the former entries at some keys, as far as they have changed."""
@@ -69,23 +121,21 @@ class Moment:
 
 
 class Changing:
-    """The part that all these collections share: their newest moment, and what has changed since."""
+    """The part that all these collections share: the moments that are read, and what has changed since."""
 
     former: dict[Any, Any] | None = None
     """Former entries after the newest moment. None if nobody holds one."""
-    _newest: Moment | None = None
+    _moments: Sequence[Moment] = ()
 
     def begin_moment(self) -> Moment:
         """Note what changes from now on."""
         moment = Moment()
-        if self._newest is not None:
-            self._newest.later = moment
-        self._newest, self.former = moment, moment.former
+        self._moments, self.former = followed_by(self._moments, moment), moment.former
         return moment
 
     def end_moments(self) -> None:
         """Note nothing more: nobody reads an earlier moment."""
-        self._newest = self.former = None
+        self._moments, self.former = (), None
 
 
 def shallow(instance: Held) -> Held:
@@ -141,9 +191,7 @@ class DictColumn(Column[dict[Key, Value]]):
             self[position] = found = found.copy()
             return found
         large = found if isinstance(found, Table) else Table(found)
-        former[position] = before = large.hold()
-        assert self._newest is not None
-        self._newest.large.append(before)
+        former[position] = self._moments[-1].large[position] = large.hold()
         self._noting[position] = large
         list.__setitem__(self, position, large)
         return large
@@ -259,6 +307,7 @@ class ColumnBefore(Generic[Item]):
         self._present = present
         self._length = len(present)
         self._moment = moment
+        moment.reader = ref(self)
 
     def __len__(self) -> int:
         return self._length
@@ -288,7 +337,7 @@ class ColumnBefore(Generic[Item]):
     def replaced(self) -> list[Any]:
         """Items that were replaced before the next moment began, and the replaced values of large dictionaries."""
         moment = self._moment
-        return list(chain(moment.former.values(), *(each.replaced for each in moment.large)))
+        return list(chain(moment.former.values(), *(each.replaced for each in moment.large.values())))
 
     def of(self, positions: Collection[int]) -> list[Item]:
         """Return the items at some positions, in their order."""
@@ -305,6 +354,7 @@ class TableBefore(Generic[Key, Value]):
         self._present = present
         self._length = len(present)
         self._moment = moment
+        moment.reader = ref(self)
 
     def __len__(self) -> int:
         return self._length

@@ -121,10 +121,15 @@ class Moments(RuleBasedStateMachine):
         moment += [(each.hold(), read_table, copied(read_table(each))) for each in (*self.tables, self.ends)]
         self.held.append(moment)
 
+    @rule()
+    def hold_and_let_go(self):
+        self.hold()
+        self.let_go(-1)
+
     @precondition(lambda self: self.held)
-    @rule(place=st.sampled_from((0, -1)))
+    @rule(place=st.integers(-1, 1))
     def let_go(self, place):
-        self.held.pop(place)
+        self.held.pop(place % len(self.held))
         if not self.held:
             for each in (*self.lists, self.arcs, *self.tables, self.ends):
                 each.end_moments()

@@ -11,6 +11,7 @@ from namegraph.events import Lane, PeerLost, PeerMessage, PeerMet, PeerPosts, Pe
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.rows import ArcRecord, RequestId
+from tests.counted_work import instructions
 
 A, B = ServerId("a.x"), ServerId("b.x")
 G = NodeId("g@a.x")
@@ -98,6 +99,11 @@ class Batches:
     def create(self, letter):
         self.core.step(UpdateCommand(1, RequestId(letter), (CreateGroup(NodeId(f"{letter}@a.x")),)), 0.0)
 
+    def join(self, letter, person):
+        for change in (JoinArc, LeaveArc):
+            arc = change(NodeId(f"{letter}@a.x"), NodeId(f"{person}@a.x"))
+            self.core.step(UpdateCommand(1, RequestId(f"{change.__name__} {self.core.revision}"), (arc,)), 0.0)
+
     def begin(self, letter):
         """Take the first step of a batch."""
         self.seen.hold()
@@ -149,6 +155,27 @@ def test_a_kept_state_stays_as_it_was_over_several_batches(batches):
         assert groups_of(batches.seen) == names("a", "b", "c", "d")
         assert batches.notes
     assert not batches.notes
+
+
+def test_the_work_of_a_reader_does_not_grow_with_the_batches_since_it_began(batches):
+    def look():
+        for node in kept.graph.index.values():
+            assert kept.ancestors.of(node)
+            kept.graph.representative(node)
+            list(kept.graph.children[node])
+
+    def go_on(count):
+        for _ in range(count):
+            batches.begin("b")
+            batches.join("a", "p")
+            batches.seen.let_go(earliest=True)
+
+    batches.create("z")  # It stays as it is: a reader looks through all that has changed.
+    with batches.seen.kept() as kept:
+        go_on(10)
+        few = instructions(look)
+        go_on(200)
+        assert instructions(look) <= 1.1 * few
 
 
 def test_a_state_that_is_kept_during_a_batch_is_the_one_before_it(batches):

@@ -161,9 +161,9 @@ def test_sets_from_before_the_moment_serve_whatever_has_changed_since(scene):
 
 
 def test_changes_are_noted_no_more_once_nobody_holds_a_moment(scene):
-    assert scene.present._since is not None
+    assert scene.present._moments
     scene.end()
-    assert scene.present._since is None
+    assert not scene.present._moments
     scene.server.do(JoinArc(SIDE[2], CHAIN[2]))
     assert scene.present._sets.former is None
 

@@ -3,12 +3,13 @@
 The moments themselves are tested in tests/property/test_moments.py.
 """
 
+import gc
 import weakref
 
 import pytest
 
 from namegraph.model import moments
-from namegraph.model.moments import Column, DictColumn, Recent, Table
+from namegraph.model.moments import Column, DictColumn, Moment, Recent, Table
 
 
 class Item:
@@ -86,6 +87,29 @@ def test_dropped_items_live_as_long_as_a_copy_that_has_them():
     del copied
     there = weakref.WeakSet(there)
     assert not there
+
+
+# Moments that nobody reads
+
+
+@pytest.mark.parametrize("large", [1, 256], ids=["as a table", "copied"])
+def test_moments_that_begin_and_end_beside_a_reader_are_not_kept(large, monkeypatch):
+    monkeypatch.setattr(moments, "LARGE", large)
+    column, table = DictColumn(), Table({0: 0})
+    column += [{number: 0} for number in range(10)]
+    held = column.hold(), table.hold()
+    there = len(all_moments())
+    for number in range(100):
+        column.hold(), table.hold()
+        column.to_change(number % 10)[number] = number
+        table[number % 10] = number
+    assert len(all_moments()) <= there + 2 + 2 * 10
+    assert [dict(each.items()) for each in held[0]] == [{number: 0} for number in range(10)]
+    assert dict(held[1].items()) == {0: 0}
+
+
+def all_moments():
+    return [each for each in gc.get_objects() if isinstance(each, Moment)]
 
 
 # Shared entries
