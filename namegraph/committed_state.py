@@ -73,7 +73,7 @@ class HeldState(CoreQueries):
         self.__dict__.update(_parts_of(core))
         self._certainty = None
         self._context = core._context.hold()
-        self.graph = self._context.graph
+        self.graph, self._table = self._context.graph, self._context.table
         self.records = core.records.hold(self._context)
         self.entries = core.entries.hold(self._context, self.records)
 
@@ -145,9 +145,12 @@ class CommittedState(CoreQueries):
         self._leave(held)
 
     @contextmanager
-    def kept(self) -> Iterator[CoreQueries]:
-        """Keep the state that readers see at present: it stays as it is until the end of the context."""
-        held = self._held[0] if self._held else HeldState(self._core)
+    def kept(self, *, latest: bool = False) -> Iterator[CoreQueries]:
+        """Keep the state that readers see at present: it stays as it is until the end of the context.
+
+        `latest`: True for the state after the last step, which may not be durable yet.
+        """
+        held = self._held[0] if self._held and not latest else HeldState(self._core)
         self._users[held] += 1
         try:
             yield held

@@ -59,11 +59,13 @@ class CoreQueries:
     _turns_wait_since: float | None
     """Time of the last step if it began no turn because it took a cut. Else None."""
 
-    def kept(self) -> AbstractContextManager[CoreQueries]:
+    def kept(self, *, latest: bool = False) -> AbstractContextManager[CoreQueries]:
         """Return this state as it is, for as long as a context lasts.
 
-        A core itself goes on with the next step, so a user that waits in between looks for changes.
+        A core itself goes on with the next step, so a user that waits in between looks for changes. `latest`: see
+        `CommittedState.kept`.
         """
+        del latest
         return nullcontext(self)
 
     @property
@@ -334,7 +336,7 @@ class CoreQueries:
         return node is not None and node in self.graph.virtual_node_of
 
     def snapshot(self) -> SnapshotReading:
-        """Begin to read the whole state. The caller must report every step to the snapshot until it is finished."""
+        """Begin to read the whole state, which must stay as it is until the end: see `kept`."""
         return SnapshotReading(
             context=self._context,
             records=self.records,

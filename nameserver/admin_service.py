@@ -315,7 +315,7 @@ def admin_service_handlers(
     admin = AdminCalls(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say
     )
-    snapshots = SnapshotCalls(core=core, run_loop=run_loop)
+    snapshots = SnapshotCalls(core=core, reads=reads, run_loop=run_loop)
 
     def handlers(guard: Callable[[_Method], _Method]) -> dict[str, Handler]:
         return {

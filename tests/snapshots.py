@@ -1,5 +1,6 @@
 """Snapshots of cores that are driven by hand or by the simulator, through the messages that a server would send."""
 
+from namegraph import CommittedState
 from nameserver.wire.snapshot_columns import encode_end, encode_piece
 from shadowtree.client.snapshots.files import write_snapshot
 from shadowtree.client.snapshots.tables import SnapshotCollector
@@ -7,16 +8,13 @@ from shadowtree.v1 import admin_pb2
 
 
 def chunks_of(core, *, between=lambda: None):
-    """Return all chunks of a core's snapshot. `between`: called after each piece, returns the records of its steps."""
-    snapshot = core.snapshot()
-    for piece in snapshot.read():
-        yield _message(encode_piece(piece))
-        for records in between() or ():
-            snapshot.note(records)
-    for piece in snapshot.finish():
-        yield _message(encode_piece(piece))
-    snapshot.close()
-    yield _message(encode_end(snapshot.closing(), revision=core.revision, database_failure=""))
+    """Return all chunks of a core's snapshot. `between`: called after each piece; steps may be taken."""
+    with CommittedState(core).kept() as state:
+        snapshot = state.snapshot()
+        for piece in snapshot.pieces():
+            yield _message(encode_piece(piece))
+            between()
+        yield _message(encode_end(snapshot.closing(), revision=state.revision, database_failure=""))
 
 
 def tables_of(core, **settings):

@@ -106,8 +106,6 @@ class AncestorSets:
         """Number of times that sets were dropped, or put in question."""
         self._moments: Sequence[_Since] = ()
         """Moments that somebody holds, the newest last."""
-        self.followers: list[dict[NodeIndex, None]] = []
-        """Registries that record each representative whose set is kept or dropped from now on."""
 
     @property
     def kept_bytes(self) -> int:
@@ -228,8 +226,6 @@ class AncestorSets:
         """Drop all sets and cached answers."""
         self.drops += 1
         self.keep_readers_apart()
-        for changed in self.followers:
-            changed.update(dict.fromkeys(self._sets))
         self._sets.clear()
         self._controlled.clear()
         self._bytes = 0
@@ -290,7 +286,7 @@ class AncestorSets:
     def _forget_below(self, roots: set[NodeIndex]) -> set[NodeIndex]:
         """Forget the sets of the roots and of all nodes below. Return the representatives that were looked at."""
         graph = self._graph
-        below = graph.descendants(roots, limit=None if self.followers else FORGOTTEN_AT_ONCE)
+        below = graph.descendants(roots, limit=FORGOTTEN_AT_ONCE)
         if below is None:
             self._changed.update(roots)
             self._renewed = BitMap()
@@ -394,8 +390,6 @@ class AncestorSets:
                 self._bytes -= self._size(self._sets.pop(representative))
                 if representative in self._controlled:
                     del self._controlled[representative]
-                for changed in self.followers:
-                    changed[representative] = None
 
     def _look_again_at(self, nodes: set[NodeIndex], *, keeps: bool | None) -> set[NodeIndex] | None:
         """Forget the answers of `is_controlled` for these nodes, except answers equal to `keeps`.
@@ -495,8 +489,6 @@ class AncestorSets:
         if self._changed:
             self._renewed.add(node)
         self._bytes += size
-        for changed in self.followers:
-            changed[node] = None
         return self._fills_from_the_roots
 
     def _size(self, found: BitMap) -> int:
@@ -547,7 +539,7 @@ class HeldAncestorSets(AncestorSets):
     def __init__(self, present: AncestorSets, graph: NameGraph, since: _Since) -> None:
         self.__dict__.update(vars(present))
         self._present, self._since = present, since
-        self._graph, self.followers, self._moments = graph, [], ()
+        self._graph, self._moments = graph, ()
         since.reader = ref(self)
         self._sets, self._controlled = present._sets.branch(), present._controlled.branch()
         self._renewed, self._changed = present._renewed.copy(), present._changed.copy()

@@ -96,8 +96,10 @@ _HELD = (
     "index",
     "kinds",
     "versions",
+    "version_servers",
     "children",
     "parents",
+    "tombstones",
     "suspended",
     "suspended_from",
     "suspended_into",
@@ -118,11 +120,11 @@ class NameGraph:
         self._spellings = SpellingIndex()
         self.kinds = ByteColumn()
         self.versions = CounterColumn("Q")
-        self.version_servers: dict[NodeIndex, ServerId] = {}
+        self.version_servers: Table[NodeIndex, ServerId] = Table()
         """Server of a version's priority, for nodes where it may differ from this server."""
         self.children: ArcsByNode = DictColumn()
         self.parents: ArcsByNode = DictColumn()
-        self.tombstones: dict[ArcKey, ArcRecord] = {}
+        self.tombstones: Table[ArcKey, ArcRecord] = Table()
         self.buried: dict[ArcKey, None] = {}
         """Tombstones that were not checked yet for forgetting, the oldest first."""
         self._tombstones_at: dict[NodeIndex, int] = {}
@@ -165,8 +167,7 @@ class NameGraph:
     def hold(self) -> NameGraph:
         """Return the present graph, for readers. The held graph stays unchanged while this graph changes.
 
-        The two share everything that does not change. Tombstones are shared as a whole, because readers do not use
-        them.
+        The two share everything that does not change.
         """
         held = shallow(self)
         for name in _HELD:

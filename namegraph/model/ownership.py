@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import cast
 
+from namegraph.model.moments import shallow
 from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
 
 HOMES_REMEMBERED = 10_000
@@ -51,6 +52,13 @@ class OwnershipTable:
         self.changes = 0
         """Number of times that a subnet got or lost an owner. Homes that were found before may have changed."""
         self._expected = dict.fromkeys(subnet for subnet in expected if subnet not in self._owners)
+        self._is_shared = False
+        """True if readers have the same dictionaries. They are copied before the next change then."""
+
+    def hold(self) -> OwnershipTable:
+        """Return the present table, for readers. It stays as it is."""
+        self._is_shared = True
+        return shallow(self)
 
     @property
     def has_several_servers(self) -> bool:
@@ -91,6 +99,7 @@ class OwnershipTable:
     def expect(self, subnet: Subnet) -> None:
         """Record that a server which is still to be met owns a subnet."""
         if subnet not in self._owners:
+            self._keep_for_readers()
             self._expected[subnet] = None
 
     def learn(self, subnet: Subnet, owner: ServerId) -> None:
@@ -101,7 +110,14 @@ class OwnershipTable:
         """Forget the owner of a subnet."""
         self._set_owner(subnet, None)
 
+    def _keep_for_readers(self) -> None:
+        if self._is_shared:
+            self._owners, self._expected = self._owners.copy(), self._expected.copy()
+            self.subnets_by_server = {server: subnets.copy() for server, subnets in self.subnets_by_server.items()}
+            self._is_shared = False
+
     def _set_owner(self, subnet: Subnet, owner: ServerId | None) -> None:
+        self._keep_for_readers()
         self._expected.pop(subnet, None)
         before = self._owners.pop(subnet, None)
         if before is not None:

@@ -132,7 +132,7 @@ class ServerContext:
         for name in self._tables:
             setattr(held, name, getattr(self, name).hold())
         held.members, held.retired = self.members.copy(), self.retired.copy()
-        held.doubts, held.renames = self.doubts.hold(), self.renames.hold()
+        held.table, held.doubts, held.renames = self.table.hold(), self.doubts.hold(), self.renames.hold()
         held.graph = self.graph.hold()
         held.ancestors = self.ancestors.hold(held.graph)
         return held

@@ -1,24 +1,24 @@
 """ExportSnapshot: the whole state of this server at one revision, sent while updates go on.
 
-    a piece is read -> others get their turn -> the next piece ...   what steps change is noted meanwhile
-    a few pieces were read -> a rest as long as that took -> the next ones, which are sent when they fill a message
-    little is left -> the rest is read at one instant -> durable -> sent -> the log of messages, which never changes
+    rows about messages, a piece at a time    what steps change is noted meanwhile
+    --> the instant: the state of names is kept from now on, and what was noted of messages
+    --> that state, a piece at a time, the noted rows, and the log of messages, which never changes
 
-A slow reader delays no other call. Rows that change repeatedly are read again once. For a cut, the instant is that of
-the step in which this server takes the cut. The snapshot follows changes until then.
+After a few pieces comes a rest as long as they took. A slow reader delays no other call. For a cut, the instant is that
+of the step in which this server takes the cut.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from delivery.server import Server
 from delivery.snapshot import PIECE_ROWS, LogEnds, MessagePiece, MessageSnapshot, entries
-from namegraph import CutCommand, Effects, Reason, SnapshotReading, refuse
+from namegraph import CoreQueries, CutCommand, Effects, Reason, SnapshotReading, refuse
 from nameserver.calls.adapters import Chunks, Context, deadline_of
 from nameserver.driver.run_loop import RunLoop
 from nameserver.wire.message_columns import encode_messages, encode_messages_end
@@ -29,7 +29,8 @@ from storage.store import LogWanted
 SNAPSHOTS_AT_ONCE_LIMIT: Final = 2
 """Snapshots at once.
 
-Each takes half of a processor while it lasts, and keeps up to one more copy of the ancestor sets.
+Each takes half of a processor while it lasts. It keeps what changes meanwhile as it was, and up to one more copy of the
+ancestor sets.
 """
 
 CUT_NAME_LENGTH_LIMIT: Final = 200
@@ -38,13 +39,10 @@ CUT_SECONDS: Final = 30.0
 """Longest time of a cut if its caller sets no deadline. Updates wait for it."""
 
 CUT_WAIT_SECONDS: Final = 60.0
-"""Wait of a snapshot for its cut once the server has been read. The snapshot holds one of few places."""
+"""Longest wait of a snapshot for its cut. The snapshot holds one of few places."""
 
 STALLED_SECONDS: Final = 60.0
 """Longest time for which the reader of a snapshot may take no message. The snapshot holds one of few places."""
-
-FOLLOWING_SECONDS: Final = 0.1
-"""Interval at which changes are read during the wait for a cut."""
 
 LOG_BYTES: Final = 256 * 1024
 """Bytes of the log of messages that are read at a time. Commits come between."""
@@ -61,8 +59,9 @@ _CAUGHT_UP: Final = messages.SnapshotChunk(is_caught_up=True).SerializeToString(
 class SnapshotCalls:
     """Servicer of snapshots and cuts of one server."""
 
-    def __init__(self, *, core: Server, run_loop: RunLoop) -> None:
+    def __init__(self, *, core: Server, reads: CoreQueries, run_loop: RunLoop) -> None:
         self._core = core
+        self._reads = reads
         self._run_loop = run_loop
         self._under_way = 0
 
@@ -89,36 +88,26 @@ class SnapshotCalls:
         return messages.MakeCutResponse(revision=made.revision)
 
     async def _chunks(self, cut: str) -> AsyncGenerator[bytes, None]:
+        run_loop = self._run_loop
         with self._followed(cut) as reading:
-            async for chunk in _paced(reading, reading.pieces()):
+            async for chunk in _paced(map(encode_messages, reading.messages.read()), reading.may_go_on):
                 yield chunk
             if cut:
                 reading.is_caught_up = True
                 yield _CAUGHT_UP
-                until = self._run_loop.now() + CUT_WAIT_SECONDS
-                while not reading.last:
-                    if self._run_loop.now() > until:
-                        raise refuse(
-                            Reason.DEADLINE_EXCEEDED, f"no cut {cut!r} was made within {CUT_WAIT_SECONDS:g} seconds"
-                        )
-                    async for chunk in _paced(reading, map(encode_piece, reading.snapshot.keep_up())):
-                        yield chunk
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(FOLLOWING_SECONDS):
-                            await reading.ended.wait()
+                await _taken(reading, cut)
             else:
-                await self._run_loop.between_steps()
-                reading.finish()
-        if self._run_loop.storage_failure is None:
-            await self._run_loop.until_durable()
-        if reading.was_cut_early:
-            raise refuse(Reason.UNAVAILABLE, f"the cut {cut!r} was made before this server had been read")
-        for chunk in reading.last:
-            yield chunk
-        if self._run_loop.storage_failure is None:
-            async for chunk in self._messages(reading):
+                await run_loop.between_steps()
+                reading.begin()
+            if run_loop.storage_failure is None:
+                await run_loop.until_durable()
+            async for chunk in _paced(map(encode_piece, reading.state.pieces())):
                 yield chunk
-        yield reading.end
+            end = reading.end()
+            if run_loop.storage_failure is None:
+                async for chunk in self._messages(reading):
+                    yield chunk
+            yield end
 
     async def _messages(self, reading: _Reading) -> AsyncGenerator[bytes, None]:
         """Yield the rest of the rows about messages, and the log as it was at the instant of the snapshot.
@@ -154,74 +143,94 @@ class SnapshotCalls:
     @contextmanager
     def _followed(self, cut: str) -> Iterator[_Reading]:
         """Yield a snapshot that is told of all steps."""
-        reading = _Reading(self._core, self._run_loop, cut)
+        reading = _Reading(self._core, self._reads, self._run_loop, cut)
         self._under_way += 1
         self._run_loop.followers.append(reading.follow)
         try:
-            yield reading
+            with reading.kept:
+                yield reading
         finally:
             self._run_loop.followers.remove(reading.follow)
-            reading.snapshot.close()
             self._under_way -= 1
 
 
 class _Reading:
-    """A snapshot under way, and its last chunks once they were read."""
+    """A snapshot under way."""
 
-    def __init__(self, core: Server, run_loop: RunLoop, cut: str) -> None:
-        self.snapshot: SnapshotReading = core.snapshot()
+    def __init__(self, core: Server, reads: CoreQueries, run_loop: RunLoop, cut: str) -> None:
         self.messages: MessageSnapshot = core.message_snapshot()
         self.is_caught_up = False
         self.was_cut_early = False
-        self.last: list[bytes] = []
-        self.end = b""
-        """Chunk that comes after all others."""
+        self.has_begun = asyncio.Event()
+        """Set at the instant of the snapshot, together with the following attributes."""
+        self.state: SnapshotReading
         self.messages_ended: tuple[LogEnds, Iterator[MessagePiece]]
-        """Rest of the rows about messages. Set together with `last`."""
-        self.ended = asyncio.Event()
-        self._core = core
-        self._run_loop = run_loop
+        """Rest of the rows about messages."""
+        self.kept = ExitStack()
+        """Holder of the state."""
+        self._core, self._reads, self._run_loop = core, reads, run_loop
         self._cut = cut
-        self.between_steps = run_loop.between_steps
+        self._facts: dict[str, str]
 
-    def pieces(self) -> Iterator[bytes]:
-        """Yield all pieces, encoded. Steps may come between."""
-        yield from map(encode_piece, self.snapshot.read())
-        yield from map(encode_messages, self.messages.read())
+    async def may_go_on(self) -> bool:
+        """Wait until no step is under way. Return False if the instant has come."""
+        await self._run_loop.between_steps()
+        return not self.has_begun.is_set()
 
     def follow(self, effects: Effects) -> None:
-        """Note the changes of a step. If the step took the cut, read the rest."""
-        if self.last:
+        """Note the changes of a step. If the step took the cut, it is the instant of the snapshot."""
+        if self.has_begun.is_set():
             return
-        self.snapshot.note(effects.records)
         self.messages.note(effects.records)
         for cut in effects.cuts:
             if self._cut and cut.name == self._cut:
                 self.was_cut_early = not self.is_caught_up
-                self.finish(cut.update)
+                self.begin(cut.update)
 
-    def finish(self, cut: str = "") -> None:
-        """Read the rest. The snapshot is of the last step."""
-        self.last = [encode_piece(piece) for piece in self.snapshot.finish()]
+    def begin(self, cut: str = "") -> None:
+        """Keep the present state: the snapshot is of this instant."""
+        self.state = self.kept.enter_context(self._reads.kept(latest=True)).snapshot()
         self.messages_ended = self.messages.finish()
-        revision, failure = self._core.revision, self._run_loop.storage_failure or ""
-        closing = self.snapshot.closing()
-        self.end = encode_end(closing, revision=revision, database_failure=failure, cut=cut)
-        self.ended.set()
+        failure = self._run_loop.storage_failure or ""
+        self._facts = {"revision": self._core.revision, "database_failure": failure, "cut": cut}
+        self.has_begun.set()
+
+    def end(self) -> bytes:
+        """Let go of the state, which was read. Return the chunk after all others."""
+        end = encode_end(self.state.closing(), **self._facts)
+        del self.state
+        self.kept.close()
+        return end
 
 
-async def _paced(reading: _Reading, pieces: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Encode pieces until the cut comes. Other tasks are served in between, for as long as the pieces took."""
+async def _taken(reading: _Reading, cut: str) -> None:
+    """Wait for the step that takes the cut."""
+    try:
+        async with asyncio.timeout(CUT_WAIT_SECONDS):
+            await reading.has_begun.wait()
+    except TimeoutError:
+        raise refuse(Reason.DEADLINE_EXCEEDED, f"no cut {cut!r} was made within {CUT_WAIT_SECONDS:g} seconds") from None
+    if reading.was_cut_early:
+        raise refuse(Reason.UNAVAILABLE, f"the cut {cut!r} was made before this server waited for it")
+
+
+async def _always() -> bool:
+    return True
+
+
+async def _paced(
+    pieces: Iterator[bytes], may_go_on: Callable[[], Awaitable[bool]] = _always
+) -> AsyncGenerator[bytes, None]:
+    """Yield pieces together while they may go on. Others are served in between, for as long as the pieces took."""
     encoded: list[bytes] = []
     encoded_bytes, worked = 0, 0.0
-    while not reading.last:
-        await reading.between_steps()
+    while await may_go_on():
         begin = time.thread_time()
         piece = next(pieces, None)
         if piece is None:
             break
         encoded.append(piece)
-        encoded_bytes += len(encoded[-1])
+        encoded_bytes += len(piece)
         worked += time.thread_time() - begin
         if encoded_bytes >= MESSAGE_BYTES:
             yield encode_together(encoded)

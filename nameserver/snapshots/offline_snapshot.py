@@ -66,8 +66,5 @@ def _restored(state: StoredState, settings: Settings) -> ServerCore:
 
 def _chunks(core: ServerCore) -> Iterator[bytes]:
     snapshot = core.snapshot()
-    for piece in snapshot.read():
-        yield encode_piece(piece)
-    for piece in snapshot.finish():
-        yield encode_piece(piece)
+    yield from map(encode_piece, snapshot.pieces())
     yield encode_end(snapshot.closing(), revision=core.revision, database_failure="")

@@ -28,12 +28,11 @@ async def snapshots():
         run_loop = RunLoop(
             core=core, store=MemoryStore(MemoryDatabase(), server="one"), worker=worker, clock=time.monotonic
         )
-        yield SnapshotCalls(core=core, run_loop=run_loop)
+        yield SnapshotCalls(core=core, reads=core, run_loop=run_loop)
 
 
 async def test_a_snapshot_whose_cut_is_never_made_ends_and_its_place_is_free(snapshots, monkeypatch):
     monkeypatch.setattr(live_snapshot, "CUT_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(live_snapshot, "FOLLOWING_SECONDS", 0.01)
     request = ExportSnapshotRequest(cut="never")
     waiting = [await snapshots.export(request, None) for _ in range(SNAPSHOTS_AT_ONCE_LIMIT)]
     for chunks in waiting:
