@@ -5,12 +5,13 @@ from namegraph.model.rows import NodeIndex
 
 
 def graph_as_read(graph):
-    """Return the part of a graph that readers see: all but tombstones, which concern updates alone."""
+    """Return the part of a graph that readers see."""
     return {
         "ids": list(graph.ids),
         "index": dict(graph.index),
         "kinds": bytes(graph.kinds),
-        "versions": list(graph.versions),
+        "versions": (list(graph.versions), dict(graph.version_servers)),
+        "tombstones": dict(graph.tombstones),
         "children": [dict(arcs) for arcs in graph.children],
         "parents": [dict(arcs) for arcs in graph.parents],
         "states": {(arc.parent, arc.child): graph.arc_state(arc) for arc in graph.present_arcs()},
@@ -49,6 +50,8 @@ def server_as_read(core):
         },
         "records": ({node: dict(above) for node, above in _arcs_above(core)}, sorted(core.records.leaving)),
         "apart": [arc for arc, _ in core.suspended_arcs()],
+        "homes": [core.home_of(name) for name in graph.ids],
+        "owned": {server: core._table.owned_by(server) for server in core._table.servers()},
         "large": core.has_large_updates,
     }
 

@@ -39,6 +39,19 @@ def test_a_server_that_is_only_expected_is_another_one():
     assert not table.has_several_servers
 
 
+def test_a_table_that_readers_hold_stays_as_it_was():
+    table = OwnershipTable({Subnet(A): A}, expected=[Subnet("c.x")])
+    held = table.hold()
+    table.learn(Subnet(B), B)
+    table.learn(Subnet("c.x"), B)
+    table.forget(Subnet(A))
+    table.expect(Subnet("d.x"))
+    assert (held.servers(), held.owned_by(A), held.expected()) == ((A,), (A,), ("c.x",))
+    assert (held.home_of(NodeId(f"g@{A}")), held.home_of(NodeId(f"g@{B}"))) == (A, None)
+    assert (table.servers(), table.owned_by(B), table.expected()) == ((B,), (B, "c.x"), ("d.x",))
+    assert (table.home_of(NodeId(f"g@{A}")), table.home_of(NodeId(f"g@{B}"))) == (None, B)
+
+
 def test_each_change_of_an_owner_is_counted():
     table = OwnershipTable({Subnet(A): A})
     table.expect(Subnet(B))
