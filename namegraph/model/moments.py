@@ -37,17 +37,17 @@ _MISSING: Final[Any] = object()
 
 
 class Noted:
-    """What has changed since a moment, until the next moment began."""
+    """Changes since a moment, until the next moment began."""
 
     __slots__ = ("later", "reader")
 
     later: Any
-    """What has changed since the next moment. None if this is the newest one."""
+    """Changes since the next moment. None if this is the newest one."""
     reader: ref[Any]
     """The reader of the moment."""
 
     def take_over(self, later: Any) -> None:
-        """Add what has changed since the next moment, which nobody reads any more."""
+        """Add the changes since the next moment, which nobody reads any more."""
         self.later = later.later
 
 
