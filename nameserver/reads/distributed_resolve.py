@@ -213,11 +213,14 @@ class DistributedResolutions:
             message.targets.extend(told)
             message.excluding.extend(from_all)
         part = PartReader()
-        async with asyncio.timeout(PART_SECONDS):
-            async for chunk in self._forwarder.stream(
-                request.server, f"/{PEER_SERVICE}/ResolvePart", message.SerializeToString(), seconds=seconds
-            ):
-                part.take(chunk)
+        try:
+            async with asyncio.timeout(PART_SECONDS):
+                async for chunk in self._forwarder.stream(
+                    request.server, f"/{PEER_SERVICE}/ResolvePart", message.SerializeToString(), seconds=seconds
+                ):
+                    part.take(chunk)
+        except TimeoutError:
+            raise NotAPartError(f"it was not whole after {PART_SECONDS:g} seconds") from None
         answer = await made(read_part(part.chunks, targets=0 if is_plain(targets) else len(targets)))
         return ServerPartAnswer(answer, part.chunks[0].revision, part.chunks[0].basis)
 
@@ -327,7 +330,7 @@ class _Driver:
             if not is_out_of_reach(error):
                 raise
             return self._resolution.failed(server, _why(error))
-        except (NotAPartError, DecodeError, TimeoutError) as error:
+        except (NotAPartError, DecodeError) as error:
             return self._resolution.failed(server, f"its answer cannot be used: {error}")
         self.revisions.append(told.revision)
         self.bases[server] = told.basis

@@ -9,10 +9,11 @@ from namegraph.model.names import NodeId, ServerId
 from namegraph.model.slices import at_once
 from namegraph.model.target_sets import only
 from nameserver.calls import stable_listing
+from nameserver.reads import distributed_resolve
 from nameserver.reads.distributed_resolve import DistributedResolutions
 from nameserver.reads.peer_queries import PeerQuestionCalls
 from nameserver.wire import resolve_part
-from nameserver.wire.resolve_part import PartReader, part_chunks, read_part
+from nameserver.wire.resolve_part import NotAPartError, PartReader, part_chunks, read_part
 from resolver import steps
 from resolver.membership import MembershipResolver
 from resolver.parts import PartRequest, Parts
@@ -108,3 +109,19 @@ async def test_a_part_that_an_update_overtakes_is_of_the_state_after_it(way):
         part, _ = await turns_of(way(server), change)
         assert part == server.part()
         assert (GROUPS[0], GROUPS[-1]) in {(each.step.tail, each.step.head) for each in part.steps}
+
+
+class Silent:
+    """A way to another server that sends no part."""
+
+    async def stream(self, *_question, seconds):
+        await asyncio.Event().wait()
+        yield
+
+
+async def test_a_part_that_takes_too_long_is_left_out_with_the_reason(monkeypatch):
+    monkeypatch.setattr(distributed_resolve, "PART_SECONDS", 0.01)
+    core = CoreUnderTest("x.example").core
+    asking = DistributedResolutions(core=core, resolver=None, parts=None, run_loop=None, forwarder=Silent())
+    with pytest.raises(NotAPartError, match=r"it was not whole after 0\.01 seconds"):
+        await asking.ask(PartRequest(THERE, only(TOP)), 1.0, "")
