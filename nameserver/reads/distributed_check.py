@@ -331,6 +331,8 @@ class _Inquiry:
         self._revisions += told.revisions
         for position, is_below in zip(positions, told.is_below, strict=True):
             pair = self._pairs[position]
+            if is_below is None:
+                pair.silent.update(told.away)
             pair.is_settled |= is_below is False
             # The servers asked about the member tell a pathname.
             pair.is_below |= bool(is_below) and not question.explain

@@ -53,6 +53,7 @@ class PeerQuestionCalls:
         groups = [conversion.read_id(name, "groups", known) for name in request.groups]
         members = [conversion.read_id(name, "members", known) for name in request.members]
         findings, revisions = self._checks.findings(groups, members, settles=True), [self._core.revision]
+        away = set[str]()
         if request.resolve:
             told = await self._whole_groups.verdicts(
                 groups,
@@ -65,10 +66,13 @@ class PeerQuestionCalls:
                     findings[place] = PairFinding.SETTLED
                 elif is_below and not request.explain:
                     findings[place] = PairFinding.BELOW
+                elif is_below is None and findings[place] == PairFinding.NOT_BELOW:
+                    findings[place] = PairFinding.APART
             revisions += told.revisions
+            away.update(told.away)
         return messages.CheckPartResponse(
             answers=bytes(findings),
-            apart=self._checks.away(groups, members, findings),
+            apart=sorted({*self._checks.away(groups, members, findings), *away}),
             view=self._core.view,
             is_in_transition=not self._core.is_steady,
             revision=newest(revisions),

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from namegraph import CoreQueries, NodeId, RefusedError
+from namegraph import CoreQueries, NodeId, RefusedError, subnet_of
 from nameserver.reads.distributed_resolve import DistributedResolutions, ResolveAnswer
 from nameserver.routing.ownership import Routing
 from resolver.resolution import ResolvedIds
@@ -30,6 +30,8 @@ class ToldChecks(NamedTuple):
     """None for a pair without an answer."""
     revisions: list[str]
     """Revisions that the results reflect."""
+    away: list[str]
+    """Servers, or subnets of servers that were not met, without which some pair has no answer, sorted."""
 
 
 class WholeGroups:
@@ -48,27 +50,37 @@ class WholeGroups:
         places, resolutions = asyncio.Semaphore(RESOLUTIONS_AT_ONCE), self._resolutions
         deadline = resolutions.now() + seconds
 
+        away = set[str]()
+
         async def resolve(group: NodeId) -> ResolveAnswer | None:
             async with places:
                 try:
                     answer = await resolutions.resolve(
                         group, deadline, with_walk=False, at_least_revision=at_least_revision
                     )
-                except RefusedError:
+                except RefusedError as error:
                     # The group was deleted meanwhile, or more than a part of it is unreachable.
+                    away.update(filter(None, error.refusal.facts.get("unreachable", "").split("\n")))
                     return None
-            return answer if self._is_whole(answer.resolved) else None
+            missing = self._missing(answer.resolved)
+            away.update(missing)
+            return None if missing else answer
 
         whole = dict(zip(asked, await asyncio.gather(*map(resolve, asked)), strict=True))
         is_below = [_is_below(member, whole.get(group)) for group, member in zip(groups, members, strict=True)]
-        return ToldChecks(is_below, [answer.revision for answer in whole.values() if answer is not None])
+        revisions = [answer.revision for answer in whole.values() if answer is not None]
+        return ToldChecks(is_below, revisions, sorted(away))
 
-    def _is_whole(self, resolved: ResolvedIds) -> bool:
-        if resolved.unreachable or resolved.in_transition:
-            return False
-        routing = self._routing
-        # A process, as far as known here, may be a group of a server that only other servers know.
-        return routing.knows_all_that_was_heard or not any(map(routing.heard_owner, resolved.processes))
+    def _missing(self, resolved: ResolvedIds) -> set[str]:
+        """Return the servers of which members may be missing. Empty if the answer is whole."""
+        core, routing = self._core, self._routing
+        missing: set[str] = {routing.known_home(name) or subnet_of(name) for name in resolved.unreachable}
+        if resolved.in_transition:
+            missing.update(server for server in core.servers_met if core.is_in_view(server))
+        if not routing.knows_all_that_was_heard:
+            # A process, as far as known here, may be a group of a server that only other servers know.
+            missing.update(filter(None, map(routing.heard_owner, resolved.processes)))
+        return missing
 
     def _is_here(self, group: NodeId) -> bool:
         core = self._core
