@@ -31,6 +31,8 @@ from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.counting import counted
 from nameserver.snapshots.live_snapshot import STALLED_SECONDS, SnapshotCalls
 from nameserver.transport.identification import identify
+from nameserver.transport.peer_link import CONNECTED, CONNECTING
+from nameserver.transport.peer_report import PeerReport
 from nameserver.transport.peer_transport import PeerTransport
 from nameserver.wire import conversion
 from resolver.census import Census
@@ -135,10 +137,15 @@ class AdminCalls:
             arcs_suspended=suspended.total,
             view=core.members,
             peers=[
-                messages.ServerStatus.Peer(address=report.address, subnets=report.subnets, state=report.state)
+                messages.ServerStatus.Peer(address=report.address, subnets=report.subnets, state=self._state_of(report))
                 for report in self._transport.reports()
             ],
         )
+
+    def _state_of(self, report: PeerReport) -> str:
+        """Return the state of a peer, which counts as connected once readers see that it was met."""
+        is_early = report.server in self._core.servers_met and report.server not in self._reads.servers_met
+        return CONNECTING if is_early and report.state.startswith(CONNECTED) else report.state
 
     async def list_peers(self, request: messages.ListPeersRequest, context: Context) -> messages.PeerList:
         """Return all other servers of the table, and the state of their connections, also while the database fails."""

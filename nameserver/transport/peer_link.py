@@ -47,6 +47,12 @@ CHANNEL_OPTIONS = (
     ("grpc.http2.max_pings_without_data", 0),
 )
 
+CONNECTED = "connected"
+"""Beginning of the state of an address with an open session."""
+
+CONNECTING = "connecting"
+"""State of an address at which no server was met yet, and none has refused."""
+
 COMING_BACK_SECONDS = 2.0
 """Longest silence of a server that may just be starting, or be started again."""
 
@@ -131,21 +137,21 @@ class Link:
         if self.is_connected and self._not_owned:
             return f"connected, but {self.server} does not own {', '.join(self._not_owned)}: correct the table of peers"
         if self.is_connected:
-            return "connected"
+            return CONNECTED
         if self._refusal is not None:
             return f"refused: {self._refusal}"
         if self._silent_since is not None:
             since = datetime.fromtimestamp(self._silent_since, UTC)
             how = "stopped" if self._is_stopped else "silent"
             return f"{how} since {since:%Y-%m-%dT%H:%M:%SZ}: {self._why}"
-        return "connecting"
+        return CONNECTING
 
     def stuck_state(self, seconds: float, backlog_bytes: int) -> str:
         """Return `state` of a link to a server that has confirmed no message for some seconds."""
         since, mebibytes = datetime.fromtimestamp(self._wall_clock() - seconds, UTC), backlog_bytes / 2**20
         stuck = f"stuck since {since:%Y-%m-%dT%H:%M:%SZ}: it confirms none of {mebibytes:.1f} MiB of messages"
         state = self.state
-        return f"connected, but {stuck}" if state == "connected" else f"{state}; {stuck}"
+        return f"connected, but {stuck}" if state == CONNECTED else f"{state}; {stuck}"
 
     @property
     def is_direct(self) -> bool:
