@@ -16,7 +16,8 @@ def test_nothing_is_lost_and_nothing_invented_while_everything_breaks(tmp_path):
     report = run(
         tmp_path, seed=SEED, seconds=25, every=2.9, writers=WRITERS, readers=READERS, quiet_limit=PATIENCE_SECONDS
     )
-    assert not report.failures, "\n".join(report.lines())
+    # The first line is shown where a test that failed once is repeated.
+    assert not report.failures, "\n".join([f"wrong: {'; '.join(map(str, report.failures))}", *report.lines()])
     assert {fault.kind for fault in report.faults} == {*Kind} - {Kind.LONG_PAUSE}
     for outcome in (Outcome.ACKNOWLEDGED, Outcome.REFUSED):
         assert report.history.with_outcome(outcome)
