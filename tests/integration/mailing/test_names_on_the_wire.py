@@ -79,8 +79,9 @@ async def test_four_overlapping_lists_name_people_and_not_their_sum(servers, rec
                 lengths[count] = len(to_server.bytes)
     finally:
         sink.close()
-    # The one reaches 210 people, all four 240, and the sum would be 840.
-    assert lengths[LISTS] < 1.3 * lengths[1]
+    # One list reaches 210 people, all four reach 240, and the sum would be 840: four times as much. What the two say to
+    # each other besides grows with the time that the machine takes.
+    assert lengths[LISTS] < 2 * lengths[1]
 
 
 def named(recorder, people):
