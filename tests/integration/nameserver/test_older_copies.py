@@ -35,10 +35,13 @@ def put_back(servers, number, folder, copy):
 
 
 def members(client, group):
-    """Return all members of a group. None while the answer may be incomplete, or the group may be forgotten."""
+    """Return all members of a group. None while the answer may be incomplete, or the group may be forgotten.
+
+    A server without its database denies a group until a session with another server shows what it has lost.
+    """
     try:
         found = client.resolve(group, groups=True)
-    except shadowtree.Unavailable:
+    except (shadowtree.Unavailable, shadowtree.GroupNotFound):
         return None
     return None if found.unreachable or found.in_transition else {*found.processes, *found.groups}
 
