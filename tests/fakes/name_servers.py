@@ -76,11 +76,11 @@ class FakeDirectory:
 
 
 class PostedCore:
-    """A core whose letters are handed over as soon as its step is over."""
+    """A core whose letters are noted as soon as its step is over, in their order."""
 
-    def __init__(self, core, all_servers):
+    def __init__(self, core):
+        self.letters = asyncio.Queue()
         self._core = core
-        self._all = all_servers
         self._loop = asyncio.get_running_loop()
 
     def __getattr__(self, name):
@@ -89,13 +89,8 @@ class PostedCore:
     def step(self, event, now):
         effects = self._core.step(event, now)
         for letter in effects.messages:
-            self._loop.call_soon_threadsafe(self._deliver, letter)
+            self._loop.call_soon_threadsafe(self.letters.put_nowait, letter)
         return effects
-
-    def _deliver(self, letter):
-        receiver = self._all.get(letter.receiver)
-        if receiver is not None:
-            receiver.take(PeerMessage(self._core.server, letter.number, letter.encoded))
 
 
 class NameServer:
@@ -112,8 +107,9 @@ class NameServer:
         self.calls = []
         self._worker = ThreadPoolExecutor(1)
         self.reads = CommittedState(self.core)
+        self._posted = PostedCore(self.core)
         self.run_loop = RunLoop(
-            core=PostedCore(self.core, all_servers),
+            core=self._posted,
             store=store,
             worker=self._worker,
             clock=asyncio.get_running_loop().time,
@@ -123,6 +119,7 @@ class NameServer:
 
     async def start(self):
         self._flushing = asyncio.ensure_future(self.run_loop.flush_forever())
+        self._posting = asyncio.ensure_future(self._post_forever())
         self._server = grpc.aio.server(interceptors=[CallLog(self.calls)])
         directory = FakeDirectory(self, self._all)
         resolver = MembershipResolver(self.reads, unheard=directory.unheard)
@@ -147,6 +144,15 @@ class NameServer:
         self.names = NameServiceStub(self.channel)
         self.client = aio.Client(f"127.0.0.1:{port}")
 
+    async def _post_forever(self):
+        """Hand over each letter once its step is durable, as servers do."""
+        while True:
+            letter = await self._posted.letters.get()
+            await self.run_loop.until_durable()
+            receiver = self._all.get(letter.receiver)
+            if receiver is not None:
+                receiver.take(PeerMessage(self.core.server, letter.number, letter.encoded))
+
     def meet(self, other):
         """Learn who owns another's subnets."""
         self.take(PeerMet(other.core.server, other.core.subnets))
@@ -163,6 +169,7 @@ class NameServer:
         await self.client.close()
         await self.channel.close()
         await self._server.stop(grace=None)
+        self._posting.cancel()
         self.run_loop.finish()
         await self._flushing
         self._worker.shutdown()
