@@ -30,7 +30,7 @@ from namegraph.update.transaction import Phase
 from namegraph.wire.message_parts import UpdateId
 
 LOOKED_AT_ONCE = 1_000
-"""Nodes that are checked for ancestor sets in one slice of a millisecond or two."""
+"""Nodes of which owners, or ancestor sets, are looked up in one slice of a millisecond or two."""
 
 PIECE_ROWS = 150
 """Approximate number of rows of a piece: a millisecond of work, after which other work may run."""

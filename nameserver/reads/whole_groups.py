@@ -76,7 +76,9 @@ class WholeGroups:
         core, routing = self._core, self._routing
         missing: set[str] = {routing.known_home(name) or subnet_of(name) for name in resolved.unreachable}
         if resolved.in_transition:
+            # Two walks did not agree in time: any server of the view may be the reason, this one if it is alone.
             missing.update(server for server in core.servers_met if core.is_in_view(server))
+            missing = missing or {core.server}
         if not routing.knows_all_that_was_heard:
             # A process, as far as known here, may be a group of a server that only other servers know.
             missing.update(filter(None, map(routing.heard_owner, resolved.processes)))

@@ -2,7 +2,18 @@
 
 import pytest
 
-from namegraph import CreateGroup, NodeId, Reason, RequestId, ServerCore, ServerId, Subnet, UpdateCommand, refuse
+from namegraph import (
+    CreateGroup,
+    NodeId,
+    Reason,
+    RemovePeer,
+    RequestId,
+    ServerCore,
+    ServerId,
+    Subnet,
+    UpdateCommand,
+    refuse,
+)
 from nameserver.reads.distributed_resolve import ResolveAnswer
 from nameserver.reads.whole_groups import WholeGroups
 from resolver.resolution import ResolvedIds
@@ -59,3 +70,13 @@ async def test_the_servers_without_which_a_pair_has_no_answer_are_told(core, ans
     whole = WholeGroups(core=core, resolutions=asked, routing=asked)
     told = await whole.verdicts([GROUP], [ANN], seconds=1.0, at_least_revision="")
     assert (told.is_below, told.away) == ([is_below], away)
+
+
+async def test_an_answer_in_transition_is_not_whole_though_no_other_server_is_there(core):
+    core.step(RemovePeer(2, Subnet("b.x")), 0.0)
+    asked = Asked(ResolvedIds((), (), in_transition=True))
+    told = await WholeGroups(core=core, resolutions=asked, routing=asked).verdicts(
+        [GROUP], [ANN], seconds=1.0, at_least_revision=""
+    )
+    assert not core.servers_met
+    assert (told.is_below, told.away) == ([None], ["a.x"])
