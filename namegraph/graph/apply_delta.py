@@ -85,34 +85,34 @@ def _compared(graph: NameGraph, changes: GraphDelta) -> set[NodeIndex]:
 def _apply_arcs(graph: NameGraph, changes: GraphDelta, records: Records, *, counter: int) -> set[NodeIndex]:
     """Add and remove the arcs. Return the nodes whose ancestry record changes."""
     tombstones = graph.tombstones
-    arcs_out, arcs_in = graph.arcs_out, graph.arcs_in
-    new_row = tuple.__new__  # This takes half the time of calling the class, and an import makes half a million
-    touched: set[NodeIndex] = set()
+    touched = {child for _, child in changes.removed} | {child for _, child, _ in changes.added}
+    arcs_in = {child: graph.arcs_in(child) for child in touched}
     for parent, child in changes.removed:
-        old = arcs_out(parent).pop(child)
-        arcs_in(child).pop(parent, None)  # The home of the child may have reported another state.
+        old = graph.arcs_out(parent).pop(child)
+        arcs_in[child].pop(parent, None)  # The home of the child may have reported another state.
         tombstone = ArcRecord(parent, child, old.cost, old.version + 1, counter, present=False, suspended=False)
         graph.bury(tombstone)
         records.arcs.append(tombstone)
-        touched.add(child)
+    new_row = tuple.__new__  # This takes half the time of calling the class, and an import makes half a million
+    tail, arcs_out = None, dict[NodeIndex, ArcRecord]()
     for parent, child, cost in changes.added:
         buried = graph.unbury((parent, child)) if tombstones else None
         version = 1 if buried is None else buried.version + 1
         arc = new_row(ArcRecord, (parent, child, cost, version, counter, True, False))
-        arcs_out(parent)[child] = arc
-        arcs_in(child)[parent] = arc
+        if parent != tail:
+            tail, arcs_out = parent, graph.arcs_out(parent)
+        arcs_out[child] = arc
+        arcs_in[child][parent] = arc
         records.arcs.append(arc)
-        touched.add(child)
     return touched
 
 
 def _apply_kinds(graph: NameGraph, changes: GraphDelta) -> set[NodeIndex]:
-    groups_changed = False
-    for node, kind in changes.kinds.items():
-        before = graph.kinds[node]
-        groups_changed |= NodeKind.GROUP in (kind, before)
-        graph.set_kind(node, kind)
-    graph.group_changes += groups_changed
+    nodes_by_kind = {kind: [node for node, each in changes.kinds.items() if each is kind] for kind in NodeKind}
+    group, kinds = NodeKind.GROUP, graph.kinds
+    graph.group_changes += bool(nodes_by_kind[group]) or any(kinds[node] == group for node in changes.kinds)
+    for kind, nodes in nodes_by_kind.items():
+        graph.set_kinds(nodes, kind)
     return set(changes.kinds)
 
 
@@ -145,8 +145,8 @@ def _virtual_node_row(virtual_node: VirtualNode, *, present: bool) -> VirtualNod
 def _record_nodes(graph: NameGraph, records: Records, nodes: list[NodeIndex], *, counter: int) -> None:
     versions, ids, owner = graph.versions, graph.ids, graph.virtual_node_of
     servers = graph.version_servers
+    versions.put(nodes, counter)
     for node in nodes:
-        versions[node] = counter
         if servers:
             servers.pop(node, None)
         virtual_node = owner.get(node)

@@ -17,11 +17,11 @@ Source: NG 3.2.1, 4.4.1; docs/protocol-updates.md, "Two views of one graph".
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, NamedTuple
 
 from namegraph.graph.spanning_tree import spanning_tree
@@ -420,6 +420,12 @@ class NameGraph:
         if kind is NodeKind.ABSENT:
             self.idle[node] = None
 
+    def set_kinds(self, nodes: Collection[NodeIndex], kind: NodeKind) -> None:
+        """Set the kind of some nodes."""
+        self.kinds.put(nodes, kind)
+        if kind is NodeKind.ABSENT:
+            self.idle.update(dict.fromkeys(nodes))
+
     def is_blank(self, node: NodeIndex) -> bool:
         """Return True if a node stands for nothing and is an end of no known arc, tombstones included."""
         return not (
@@ -475,6 +481,20 @@ class NameGraph:
             self._number(name, node)
         return node
 
+    def intern_all(self, names: Sequence[NodeId]) -> list[NodeIndex]:
+        """Return the numbers of some ids, in their order, as `intern` does."""
+        index = self.index
+        new = list(dict.fromkeys(name for name in names if name not in index))
+        free = min(len(new), len(self._free))
+        for name in new[:free]:
+            self.intern(name)
+        first = len(self.ids)
+        self._append_all(new[free:])
+        index.put_all({name: NodeIndex(node) for node, name in enumerate(new[free:], first)})
+        for name in new[free:]:
+            self._spellings.add(name)
+        return [index[name] for name in names]
+
     def _number(self, name: NodeId, node: NodeIndex) -> None:
         self.index[name] = node
         self._spellings.add(name)
@@ -505,6 +525,13 @@ class NameGraph:
         self.children.append({})
         self.parents.append({})
         return node
+
+    def _append_all(self, names: Collection[NodeId]) -> None:
+        self.ids.extend(names)
+        self.kinds.extend(bytes(len(names)))
+        self.versions.extend(repeat(0, len(names)))
+        self.children.extend({} for _ in names)
+        self.parents.extend({} for _ in names)
 
     def mark(self) -> Mark:
         """Return the present point in the interning of ids, for `interned_since` and `forget_interned`."""

@@ -52,12 +52,9 @@ def compute_topology(
 ) -> Topology:
     """Return the effect of the update on virtual nodes. The graph is as it was before the update, and is not
     changed."""
-    kind_after = changes.kinds
-    new_arcs = [
-        (parent, child)
-        for parent, child, _ in changes.added
-        if kind_after.get(child, graph.kinds[child]) == NodeKind.GROUP
-    ]
+    heads = {child for _, child, _ in changes.added}
+    groups = {child for child in heads if changes.kinds.get(child, graph.kinds[child]) == NodeKind.GROUP}
+    new_arcs = [(parent, child) for parent, child, _ in changes.added if child in groups]
     removed = set(changes.removed)
     topology = Topology()
     region = _region(graph, ancestors, new_arcs, removed)

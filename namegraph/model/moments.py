@@ -18,7 +18,7 @@ after a moment (`DictColumn`, `DictTable`). A large one becomes a `Table` instea
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, KeysView, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import ref
@@ -152,11 +152,25 @@ def _refuse(*_: Any, **__: Any) -> Any:
 class _Positions(Changing):
     """A list of any sort. Items are added at its end, and only items that nobody can have read are cut off."""
 
+    _held_length = 0
+    """Length at the newest moment. Nobody reads an earlier state of later items, so their changes are not noted."""
+
     def __setitem__(self, position: Any, item: Any) -> None:
         former = self.former
-        if former is not None and position not in former:
+        if former is not None and position < self._held_length and position not in former:
             former[position] = self[position]  # type: ignore[index]
         super().__setitem__(position, item)  # type: ignore[misc]
+
+    def put(self, positions: Collection[int], item: Any) -> None:
+        """Set one item at many positions."""
+        former, held_length = self.former, self._held_length
+        if former is not None:
+            for position in positions:
+                if position < held_length and position not in former:
+                    former[position] = self[position]  # type: ignore[index]
+        replace = super().__setitem__  # type: ignore[misc]
+        for position in positions:
+            replace(position, item)
 
     def of(self, positions: Iterable[int]) -> list[Any]:
         """Return the items at some positions, in their order."""
@@ -164,6 +178,7 @@ class _Positions(Changing):
 
     def hold(self) -> Any:
         """Return the present list, for readers: a `ColumnBefore`."""
+        self._held_length = len(self)  # type: ignore[arg-type]
         return ColumnBefore(self, self.begin_moment())
 
 
@@ -183,10 +198,9 @@ class DictColumn(Column[dict[Key, Value]]):
 
     def to_change(self, position: int) -> dict[Key, Value]:
         """Return the dictionary at a position, to be changed."""
-        former = self.former
-        if former is None or position in former:
-            return self[position]
-        found = self[position]
+        found, former = self[position], self.former
+        if former is None or position >= self._held_length or position in former:
+            return found
         if len(found) < LARGE:
             self[position] = found = found.copy()
             return found
@@ -240,6 +254,13 @@ class Table(Changing, dict[Key, Value]):
         if key not in self:
             self[key] = default
         return self[key]
+
+    def put_all(self, entries: Mapping[Key, Value]) -> None:
+        """Set many entries."""
+        if self.former is not None:
+            for key in entries:
+                self._note(key)
+        dict.update(self, entries)
 
     def share(self, key: Key, value: Value) -> None:
         """Add an entry of a cache, which readers of an earlier moment compute themselves."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import assert_never
 
 import numpy as np
@@ -376,22 +377,19 @@ def collect_import(context: ServerContext, command: ImportCommand) -> GraphDelta
             if node is not None and existing[node] == NodeKind.GROUP:
                 raise refuse(Reason.WRONG_KIND, f"{name} is a group; it cannot be imported as a process", member=name)
     changes = GraphDelta()
-    nodes = [graph.intern(name) for name in names]
+    nodes = graph.intern_all(names)
     for position, kind in enumerate(wanted):
         node = nodes[position]
         if kind != NodeKind.ABSENT and existing[node] == NodeKind.ABSENT:
             changes.kinds[node] = NodeKind.GROUP if kind == NodeKind.GROUP else NodeKind.PROCESS
             changes.groups_created += kind == NodeKind.GROUP
-    children = graph.children
-    seen: dict[NodeIndex, set[NodeIndex]] = {}
-    for parent_position, child_position in zip(command.parents, command.children, strict=True):
-        parent, child = nodes[parent_position], nodes[child_position]
-        seen_here = seen.get(parent)
-        if seen_here is None:
-            seen_here = seen[parent] = set(children[parent])
-        if child not in seen_here:
-            seen_here.add(child)
-            changes.added.append((parent, child, 0))
+    numbers = np.array(nodes, np.uint64)
+    parents, children = (np.asarray(column, np.uint32) for column in (command.parents, command.children))
+    ends = numbers[parents] << np.uint64(32) | numbers[children]
+    ends = ends[np.sort(np.unique(ends, return_index=True)[1])]  # Repeated arcs are left out, and the order stays.
+    arcs = zip((ends >> np.uint64(32)).tolist(), (ends & np.uint64(0xFFFFFFFF)).tolist(), repeat(0))
+    before = {parent: known_arcs for parent in set(nodes) if (known_arcs := graph.children[parent])}
+    changes.added = [arc for arc in arcs if arc[1] not in before.get(arc[0], ())] if before else list(arcs)
     changes.already_there = len(command.kinds) - len(changes.added)
     return changes
 

@@ -1,7 +1,7 @@
 """Compute ancestor sets in slices, so that missing sets of many nodes delay no other question or update.
 
     a question   fills the sets that it is about to ask for, and lets others go first between slices
-    nobody       the filler computes what a start, an import or a large update left missing
+    nobody       the filler computes what a start, an import or a large update left missing, once that is durable
 
 Sets are filled in the core itself, where all later questions find them. Readers of an earlier state use them too, as
 far as they were the same then (`HeldAncestorSets`). While a step runs in another thread, the core's own sets are left
@@ -59,7 +59,7 @@ class AncestryFilling:
         looked_at = -1
         while True:
             await self._run_loop.between_steps()
-            newest = self._core.ancestors.drops
+            newest = self._reads.ancestors.drops
             if looked_at != newest:
                 looked_at = newest
                 await self._fill_all()

@@ -79,6 +79,13 @@ class Moments(RuleBasedStateMachine):
         self.arcs.to_change(position)[value] = position
 
     @precondition(lambda self: len(self.arcs))
+    @rule(positions=st.sets(KEYS), value=VALUES)
+    def set_items(self, positions, value):
+        positions = [position for position in positions if position < len(self.arcs)]
+        for each in self.lists:
+            each.put(positions, value)
+
+    @precondition(lambda self: len(self.arcs))
     @rule(value=VALUES)
     def append_and_cut_in_one_step(self, value):
         length = len(self.arcs)
@@ -98,6 +105,10 @@ class Moments(RuleBasedStateMachine):
     def put(self, key, value):
         self.tables[0][key] = value
         self.ends.put(key, value, None)
+
+    @rule(entries=st.dictionaries(KEYS, VALUES))
+    def put_all(self, entries):
+        self.tables[0].put_all(entries)
 
     @rule(key=KEYS, value=VALUES)
     def drop(self, key, value):

@@ -47,3 +47,21 @@ def test_ends_of_arcs_change_in_the_graph_alone_while_it_is_held(seed):
         assert set(graph.suspended) == {(each, one) for one, ends in graph.suspended_into.items() for each in ends}
         for then, before in held:
             assert ends_of(then) == before
+
+
+@pytest.mark.parametrize("free", range(4))
+def test_ids_get_the_same_numbers_together_as_one_after_another(free):
+    names = [NodeId(f"{name}@a.x") for name in ("new", "There", "later", "new", "Other")]
+    graphs = []
+    for is_together in (True, False):
+        graph = NameGraph()
+        graph.intern(NodeId("There@a.x"))
+        graph.forget_names([graph.intern(NodeId(f"gone{number}@a.x")) for number in range(free)])
+        held, before, mark = graph.hold(), list(graph.ids), graph.mark()
+        numbers = graph.intern_all(names) if is_together else [graph.intern(name) for name in names]
+        columns = [list(each) for each in (graph.ids, graph.kinds, graph.versions, graph.children, graph.parents)]
+        assert list(held.ids) == before
+        assert dict(held.index) == {"There@a.x": 0}
+        assert graph.spellings(NodeId("other@a.x")) == [numbers[4]]
+        graphs.append((numbers, columns, dict(graph.index), graph.interned_since(mark), graph.free_count))
+    assert graphs[0] == graphs[1]

@@ -89,6 +89,24 @@ def test_dropped_items_live_as_long_as_a_copy_that_has_them():
     assert not there
 
 
+# Changes that nobody can have read
+
+
+def test_items_that_came_after_the_newest_moment_are_changed_in_place():
+    """An import adds nearly all nodes that it changes: a note or a copy for each would be most of its cost."""
+    column = DictColumn()
+    column += [{1: 1}, {2: 2}]
+    earlier, held = column.hold(), column.hold()
+    column.append(later := {})
+    column.to_change(2)[3] = 3
+    column.put([2], later)
+    assert column[2] is later
+    assert column.former == {}
+    column.to_change(1)[3] = 3
+    assert list(earlier) == list(held) == [{1: 1}, {2: 2}]
+    assert list(column.former) == [1]
+
+
 # Moments that nobody reads
 
 
