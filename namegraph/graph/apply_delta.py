@@ -86,9 +86,9 @@ def _apply_arcs(graph: NameGraph, changes: GraphDelta, records: Records, *, coun
     """Add and remove the arcs. Return the nodes whose ancestry record changes."""
     tombstones = graph.tombstones
     touched = {child for _, child in changes.removed} | {child for _, child, _ in changes.added}
-    arcs_in = {child: graph.arcs_in(child) for child in touched}
+    arcs_in = {child: graph.parents.to_change(child) for child in touched}
     for parent, child in changes.removed:
-        old = graph.arcs_out(parent).pop(child)
+        old = graph.children.to_change(parent).pop(child)
         arcs_in[child].pop(parent, None)  # The home of the child may have reported another state.
         tombstone = ArcRecord(parent, child, old.cost, old.version + 1, counter, present=False, suspended=False)
         graph.bury(tombstone)
@@ -100,7 +100,7 @@ def _apply_arcs(graph: NameGraph, changes: GraphDelta, records: Records, *, coun
         version = 1 if buried is None else buried.version + 1
         arc = new_row(ArcRecord, (parent, child, cost, version, counter, True, False))
         if parent != tail:
-            tail, arcs_out = parent, graph.arcs_out(parent)
+            tail, arcs_out = parent, graph.children.to_change(parent)
         arcs_out[child] = arc
         arcs_in[child][parent] = arc
         records.arcs.append(arc)

@@ -123,7 +123,9 @@ class NameGraph:
         self.version_servers: Table[NodeIndex, ServerId] = Table()
         """Server of a version's priority, for nodes where it may differ from this server."""
         self.children: ArcsByNode = DictColumn()
+        """Arcs that leave each node, by child."""
         self.parents: ArcsByNode = DictColumn()
+        """Arcs in the ancestry record of each node, by parent."""
         self.tombstones: Table[ArcKey, ArcRecord] = Table()
         self.buried: dict[ArcKey, None] = {}
         """Tombstones that were not checked yet for forgetting, the oldest first."""
@@ -185,16 +187,6 @@ class NameGraph:
     def replaced(self) -> list[list[Any]]:
         """Former arcs of nodes, in a held graph."""
         return [self.children.replaced, self.parents.replaced]  # type: ignore[attr-defined]
-
-    def arcs_out(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
-        """Return the arcs that leave a node, by child, to be changed."""
-        children = self.children
-        return children[node] if children.former is None else children.to_change(node)
-
-    def arcs_in(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
-        """Return the arcs in the ancestry record of a node, by parent, to be changed."""
-        parents = self.parents
-        return parents[node] if parents.former is None else parents.to_change(node)
 
     @property
     def virtual_node_count(self) -> int:
@@ -358,8 +350,9 @@ class NameGraph:
 
     def unsuspend(self, parent: NodeIndex, child: NodeIndex) -> ArcRecord | None:
         """Forget a suspended arc, and return it. None if it was not suspended."""
-        arc: ArcRecord | None = self.suspended.pop((parent, child), None)
+        arc = self.suspended.get((parent, child))
         if arc is not None:
+            del self.suspended[parent, child]
             self.suspended_from.drop(parent, child)
             self.suspended_into.drop(child, parent)
         return arc
@@ -401,8 +394,9 @@ class NameGraph:
 
     def unbury(self, ends: ArcKey) -> ArcRecord | None:
         """Drop the tombstone of an arc, and return it. None if there is none."""
-        tombstone = self.tombstones.pop(ends, None)
+        tombstone = self.tombstones.get(ends)
         if tombstone is not None:
+            del self.tombstones[ends]
             self.buried.pop(ends, None)
             for end in ends:
                 self._tombstones_at[end] -= 1

@@ -18,7 +18,7 @@ after a moment (`DictColumn`, `DictTable`). A large one becomes a `Table` instea
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping, Sequence, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import ref
@@ -154,12 +154,14 @@ class _Positions(Changing):
 
     _held_length = 0
     """Length at the newest moment. Nobody reads an earlier state of later items, so their changes are not noted."""
+    _replace: Callable[[Any, Any], None]
+    """`__setitem__` of the list without notes. A call by `super()` would cost as much as the change itself."""
 
     def __setitem__(self, position: Any, item: Any) -> None:
         former = self.former
         if former is not None and position < self._held_length and position not in former:
             former[position] = self[position]  # type: ignore[index]
-        super().__setitem__(position, item)  # type: ignore[misc]
+        self._replace(position, item)
 
     def put(self, positions: Collection[int], item: Any) -> None:
         """Set one item at many positions."""
@@ -168,7 +170,7 @@ class _Positions(Changing):
             for position in positions:
                 if position < held_length and position not in former:
                     former[position] = self[position]  # type: ignore[index]
-        replace = super().__setitem__  # type: ignore[misc]
+        replace = self._replace
         for position in positions:
             replace(position, item)
 
@@ -185,6 +187,7 @@ class _Positions(Changing):
 class Column(_Positions, list[Item]):
     """A list of any items."""
 
+    _replace = list.__setitem__
     insert = remove = pop = sort = reverse = __imul__ = _refuse
 
 
@@ -221,15 +224,19 @@ class DictColumn(Column[dict[Key, Value]]):
 class ByteColumn(_Positions, bytearray):
     """A list of numbers below 256, a byte each."""
 
+    _replace = bytearray.__setitem__
+
 
 class CounterColumn(_Positions, array):  # type: ignore[type-arg]
     """A list of numbers below 2^64, eight bytes each."""
+
+    _replace = array.__setitem__
 
 
 class Table(Changing, dict[Key, Value]):
     """A dictionary."""
 
-    # `super()` would cost as much as the change itself.
+    # As with lists, no call by `super()`.
 
     def __setitem__(self, key: Key, value: Value) -> None:
         if self.former is not None:

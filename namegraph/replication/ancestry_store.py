@@ -132,6 +132,7 @@ class AncestryStore:
                     self._erase(gone, node)
             self._set_version(node, version)
             self._set_kind(node, NodeKind.GROUP)
+            record = graph.parents.to_change(node)
             for parent_place, cost, arc_version, writer in in_arcs:
                 parent = numbers[parent_place]
                 if parent is None:
@@ -139,7 +140,7 @@ class AncestryStore:
                 arc = new_row(ArcRecord, (parent, node, cost, arc_version, writer, True, False))
                 if not is_new:
                     self._note_write((parent, node))
-                self._write(arc, owns_parent=is_owned[parent_place])
+                self._write(arc, record, owns_parent=is_owned[parent_place])
                 if not (is_owned[parent_place] or is_group[parent_place]):
                     is_group[parent_place] = True
                     self._set_kind(parent, NodeKind.GROUP)
@@ -277,7 +278,8 @@ class AncestryStore:
         parent, child = ends = arc.parent, arc.child
         is_there = arc.present and not arc.suspended
         has_record = owns_child or child in self.above
-        is_news = has_record and self.version_of(child) <= final
+        # Most versions are older, and this is asked for each arc.
+        is_news = has_record and (graph.versions[child] < final.counter or self.version_of(child) <= final)
         if owns_parent or is_news:
             graph.unsuspend(parent, child)
         if owns_parent:
@@ -286,7 +288,7 @@ class AncestryStore:
             self._set_version(child, final)
             if is_there:
                 self._note_write(ends)
-                self._write(arc, owns_parent=owns_parent)
+                self._write(arc, graph.parents.to_change(child), owns_parent=owns_parent)
             else:
                 self._erase(parent, child)
         elif owns_parent and not has_record:
@@ -473,38 +475,42 @@ class AncestryStore:
             self.change.read_anew(node)
 
     def _set_version(self, node: NodeIndex, version: Priority) -> None:
+        graph, (counter, server) = self._graph, version
         self._rows_of.nodes[node] = None
-        self._graph.versions[node] = version.counter
-        self._graph.version_servers[node] = version.server
-        virtual_node = self._graph.virtual_node_of.get(node)
+        # An update often has several arcs to one node, and readers need no note if nothing changes.
+        if graph.versions[node] != counter:
+            graph.versions[node] = counter
+        if graph.version_servers.get(node) != server:
+            graph.version_servers[node] = server
+        virtual_node = graph.virtual_node_of.get(node)
         if virtual_node is not None:
-            self._graph.forget_shadow_tree(virtual_node)
+            graph.forget_shadow_tree(virtual_node)
 
     def _note_write(self, ends: ArcKey) -> None:
         """Note a coming `_write`, unless the whole record of the child is noted."""
         self._rows_of.arcs[ends] = None
         self.change.arc(ends)
 
-    def _write(self, arc: ArcRecord, *, owns_parent: bool) -> None:
-        """Put an arc into its child's record."""
+    def _write(self, arc: ArcRecord, record: dict[NodeIndex, ArcRecord], *, owns_parent: bool) -> None:
+        """Put an arc into its child's record, which can be changed."""
         graph = self._graph
         if owns_parent:
             # Use one object if truth and record agree.
             truth = graph.children[arc.parent].get(arc.child)
-            graph.arcs_in(arc.child)[arc.parent] = truth if truth == arc else arc
+            record[arc.parent] = truth if truth == arc else arc
             graph.compare(arc.parent, arc.child)
         else:
-            graph.arcs_in(arc.child)[arc.parent] = arc
-            graph.arcs_out(arc.parent)[arc.child] = arc
+            record[arc.parent] = arc
+            graph.children.to_change(arc.parent)[arc.child] = arc
 
     def _erase(self, parent: NodeIndex, child: NodeIndex) -> None:
         self._rows_of.arcs[parent, child] = None
         self.change.arc((parent, child))
-        self._graph.arcs_in(child).pop(parent, None)
+        self._graph.parents.to_change(child).pop(parent, None)
         if self._context.owns(parent):
             self._graph.compare(parent, child)
         else:
-            self._graph.arcs_out(parent).pop(child, None)
+            self._graph.children.to_change(parent).pop(child, None)
             self._in_question[parent] = None
 
     def _apply_truth(self, arc: ArcRecord, *, owns_child: bool) -> None:
@@ -512,9 +518,9 @@ class AncestryStore:
         is_there = arc.present and not arc.suspended
         self.change.read_anew(arc.parent)
         if is_there:
-            graph.arcs_out(arc.parent)[arc.child] = arc
+            graph.children.to_change(arc.parent)[arc.child] = arc
         else:
-            graph.arcs_out(arc.parent).pop(arc.child, None)
+            graph.children.to_change(arc.parent).pop(arc.child, None)
         graph.compare(arc.parent, arc.child)
         if owns_child:
             return
@@ -526,9 +532,9 @@ class AncestryStore:
     def _mirror(self, arc: ArcRecord) -> None:
         self.change.arc((arc.parent, arc.child))
         if arc.present and not arc.suspended:
-            self._graph.arcs_in(arc.child)[arc.parent] = arc
+            self._graph.parents.to_change(arc.child)[arc.parent] = arc
         else:
-            self._graph.arcs_in(arc.child).pop(arc.parent, None)
+            self._graph.parents.to_change(arc.child).pop(arc.parent, None)
         self._graph.compare(arc.parent, arc.child)
 
     def _apply_kind(self, arc: ArcRecord, kind: NodeKind, *, owns_child: bool) -> None:
@@ -547,7 +553,7 @@ class AncestryStore:
             self._erase(parent, node)
         for parent, arc in self.leaving.get(node, {}).items():
             self.change.arc((parent, node))
-            graph.arcs_in(node)[parent] = arc
+            graph.parents.to_change(node)[parent] = arc
             graph.compare(parent, node)
             self._rows_of.arcs[parent, node] = None
         self._forget_suspended_into(node)

@@ -92,8 +92,8 @@ class DirtyRows:
         records.arcs.append(arc)
         if is_ahead:
             self._ahead[parent, child] = in_record
-        else:
-            self._ahead.pop((parent, child), None)
+        elif (parent, child) in self._ahead:
+            del self._ahead[parent, child]
 
 
 def _unknown(parent: NodeIndex, child: NodeIndex) -> ArcRecord:

@@ -26,7 +26,7 @@ from namegraph.state.context import ServerContext
 from namegraph.update.import_plan import creates
 from namegraph.update.order_queue import Entries
 from namegraph.verify.commit_columns import UNNAMED, CommitColumns, arc_keys, are_among, are_here, are_same_rows
-from namegraph.wire.arc_sets import each_arc, each_record
+from namegraph.wire.arc_sets import each_record, numbered_arcs
 from namegraph.wire.columns import PRESENT, Numbers, number_array, place_array, places_in, rows_of
 from namegraph.wire.message_parts import Ancestry, Vnid
 from namegraph.wire.update_messages import UpdateOutcome
@@ -288,7 +288,9 @@ class _Ends:
 def _arcs_among(nodes: Container[NodeId], share: UpdateOutcome) -> tuple[_Ends, _Ends]:
     """Return the arcs between these nodes that are present after an outcome, and those that are not."""
     joined, left = _Ends(), _Ends()
-    for (parent, child), is_present, *_ in each_arc(share.arcs):
-        if parent in nodes and child in nodes:
-            (joined if is_present else left).add(parent, child)
+    names, rows = numbered_arcs(share.arcs)
+    is_among = [name in nodes for name in names]
+    for parent, child, state, *_ in rows:
+        if is_among[parent] and is_among[child]:
+            (joined if state == PRESENT else left).add(names[parent], names[child])
     return joined, left

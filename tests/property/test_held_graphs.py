@@ -97,7 +97,7 @@ class HeldGraphs(RuleBasedStateMachine):
         if not self.held:
             before = [*graph.children, *graph.parents]
             nodes = [NodeIndex(node) for node in range(len(graph.ids))]
-            now = [*map(graph.arcs_out, nodes), *map(graph.arcs_in, nodes)]
+            now = [*map(graph.children.to_change, nodes), *map(graph.parents.to_change, nodes)]
             assert all(map(is_, before, now))
 
 

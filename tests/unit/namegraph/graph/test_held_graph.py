@@ -32,7 +32,7 @@ def test_ends_of_arcs_change_in_the_graph_alone_while_it_is_held(seed):
             case 1:
                 graph.unsuspend(parent, child)
             case 2:
-                arcs = chance.choice([graph.arcs_out(parent), graph.arcs_in(child)])
+                arcs = chance.choice([graph.children.to_change(parent), graph.parents.to_change(child)])
                 end = child if arcs is graph.children[parent] else parent
                 if arcs.pop(end, None) is None:
                     arcs[end] = arc

@@ -128,7 +128,7 @@ def change_something(chance, core, entries, live):
         # As when another server's outcome is applied: entries are not asked first.
         graph = core.graph
         tail, head = (graph.intern(name) for name in chance.sample(names, 2))
-        arcs = graph.arcs_out(tail)
+        arcs = graph.children.to_change(tail)
         if head in arcs:
             del arcs[head]
         else:
