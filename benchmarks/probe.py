@@ -24,6 +24,8 @@ class Answer(NamedTuple):
 
     asked: float
     seconds: float
+    is_check: bool
+    """False for the answer of a resolve."""
 
 
 class Probe:
@@ -40,7 +42,10 @@ class Probe:
 
 @contextmanager
 def probing(questions: Mapping[str, Sequence[tuple[str, str]]], *, seconds: float) -> Iterator[Probe]:
-    """Check pairs (group, member) at the server of each address, one check every `seconds`."""
+    """Check pairs (group, member) at the server of each address, one check every `seconds`.
+
+    A group with an empty member is resolved.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.probe"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -75,8 +80,8 @@ async def _ask(
 
         async def one(group: str, member: str) -> None:
             asked = time.monotonic()
-            await names.check(group, member)
-            found.append(Answer(asked, time.monotonic() - asked))
+            await (names.check(group, member) if member else names.resolve(group))
+            found.append(Answer(asked, time.monotonic() - asked, bool(member)))
 
         under_way: set[asyncio.Task[None]] = set()
         due = time.monotonic()

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import ref
 
@@ -65,8 +65,8 @@ ARCS_OF_A_SET = 4
 UNITED_IN_TURN = 24
 """Sets that are united one after another, in place. More sets are united in groups.
 
-Each union in place costs as much as its result is large. The library's union of many sets is faster, but leaves a
-hole of 8 kB in memory for each container.
+Each union in place costs as much as its result is large. The library's union of many sets leaves a hole of 8 kB in
+memory for each container.
 """
 
 _SMALL_SET = 4096
@@ -162,6 +162,11 @@ class AncestorSets:
             self._drop((representative,))
             return None
         return found
+
+    @property
+    def _look_up(self) -> Callable[[NodeIndex], BitMap | None]:
+        """Return the fastest form of `_kept`, to be used until the next update."""
+        return self._kept if self._changed else self._sets.get
 
     def _is_in_question(self, representative: NodeIndex, found: BitMap) -> bool:
         return representative not in self._renewed and not found.isdisjoint(self._changed)
@@ -441,7 +446,7 @@ class AncestorSets:
             pass
 
     def _filling(self, wanted: NodeIndex) -> Iterator[None]:
-        graph, kept = self._graph, self._kept
+        graph, kept = self._graph, self._look_up
         stack = [wanted]
         opened: set[NodeIndex] = set()
         room = FILLED_AT_ONCE
@@ -453,14 +458,14 @@ class AncestorSets:
             if room <= 0:
                 yield
                 room = FILLED_AT_ONCE
-            above = graph.parent_representatives(node)
+            above = list(graph.parent_representatives(node))
             room -= 1 + len(above) // ARCS_OF_A_SET
-            sets: dict[NodeIndex, BitMap | None] = {}
-            for some in in_slices(above, LOOKED_AT_ONCE):
-                sets.update((parent, kept(parent)) for parent in some)
-                if len(some) == LOOKED_AT_ONCE:
-                    yield
-            missing = [parent for parent, found in sets.items() if found is None]
+            sets = list(map(kept, above[:LOOKED_AT_ONCE]))
+            while len(sets) < len(above):
+                yield
+                sets += map(kept, above[len(sets) : len(sets) + LOOKED_AT_ONCE])
+            # No set is empty.
+            missing = [] if all(sets) else [parent for parent, found in zip(above, sets, strict=True) if found is None]
             if missing and node not in opened:
                 opened.add(node)
                 stack += missing
@@ -470,8 +475,11 @@ class AncestorSets:
                 # While an update arrives from other servers, a loop may exist that is no virtual node yet.
                 found = BitMap(graph.ancestors(graph.components(node)))
             else:
-                known = (found for found in sets.values() if found is not None)
-                found = yield from _union([BitMap(graph.components(node)), *known])
+                found = BitMap(graph.components(node))
+                if len(above) <= UNITED_IN_TURN:
+                    _add_above(found, above, sets)
+                else:
+                    found = yield from _union(found, above, sets)
             if len(found) > _SMALL_SET:
                 found.run_optimize()
             if not self._keep(node, found):
@@ -565,6 +573,10 @@ class HeldAncestorSets(AncestorSets):
         found = super()._kept(representative)
         return self._computed_since(representative) if found is None else found
 
+    @property
+    def _look_up(self) -> Callable[[NodeIndex], BitMap | None]:
+        return self._kept
+
     def _computed_since(self, representative: NodeIndex) -> BitMap | None:
         """Return the set of the present, if it was the same at the moment. None otherwise, or if there is none."""
         present = self._present
@@ -574,23 +586,38 @@ class HeldAncestorSets(AncestorSets):
         return None if present._changed and present._is_in_question(representative, found) else found
 
 
-def _union(sets: list[BitMap]) -> Generator[None, None, BitMap]:
-    """Unite one or more sets into a new one. Yield between slices, when other work may run."""
+def _add_above(found: BitMap, above: Sequence[NodeIndex], sets: Sequence[BitMap | None]) -> None:
+    """Add the sets of the nodes above a node. The set of an ancestor is part of the set of each node below it."""
+    for parent, each in zip(above, sets, strict=True):
+        if each is not None and parent not in found:
+            found |= each
+
+
+def _union(found: BitMap, above: Sequence[NodeIndex], sets: Sequence[BitMap | None]) -> Generator[None, None, BitMap]:
+    """Return a set together with the sets of the nodes above. Yield between slices, when other work may run."""
+    parts = [found]
     room = UNITED_AT_ONCE
-    while True:
+    for first in range(0, len(above), UNITED_IN_TURN):
+        in_turn = slice(first, first + UNITED_IN_TURN)
+        _add_above(part := BitMap(), above[in_turn], sets[in_turn])
+        parts.append(part)
+        room -= UNITED_IN_TURN
+        if room <= 0:
+            yield
+            room = UNITED_AT_ONCE
+    while len(parts) > 1:
         united = []
-        for some in in_slices(sets, UNITED_IN_TURN):
-            found = BitMap()
-            for each in some:
-                found |= each
-            united.append(found)
-            room -= len(some)
+        for some in in_slices(parts, UNITED_IN_TURN):
+            whole = some[0]
+            for part in some[1:]:
+                whole |= part
+            united.append(whole)
+            room -= UNITED_IN_TURN
             if room <= 0:
                 yield
                 room = UNITED_AT_ONCE
-        if len(united) == 1:
-            return united[0]
-        sets = united
+        parts = united
+    return parts[0]
 
 
 class _PendingNodes:

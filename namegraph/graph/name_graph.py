@@ -232,13 +232,15 @@ class NameGraph:
 
     def parent_representatives(self, node: NodeIndex) -> set[NodeIndex]:
         """Return the derived nodes immediately above the derived node of `node`."""
-        virtual_node = self.virtual_node_of.get(node)
+        owner = self.virtual_node_of
+        virtual_node = owner.get(node)
         if virtual_node is None:
-            above: Collection[NodeIndex] = self.parents[node]
+            above = set(self.parents[node])
         else:
             above = set().union(*(self.parents[component] for component in virtual_node.components))
             above.difference_update(virtual_node.components)
-        return set(self.representatives(above))
+        on_loops = owner.among(above)
+        return above - on_loops | {owner[parent].components[0] for parent in on_loops} if on_loops else above
 
     def entering_arcs(self, node: NodeIndex) -> list[ArcRecord]:
         """Return the normal arcs into the derived node of `node`, parallel arcs included, in no order."""
