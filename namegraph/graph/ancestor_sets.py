@@ -103,7 +103,7 @@ class AncestorSets:
         self.large_changes = 0
         """Number of changes that put sets in question."""
         self.drops = 0
-        """Number of times that sets were dropped, or put in question."""
+        """Number of times that all sets were dropped, or very many were put in question."""
         self._moments: Sequence[_Since] = ()
         """Moments that somebody holds, the newest last."""
 
@@ -391,7 +391,6 @@ class AncestorSets:
     def _drop(self, representatives: Iterable[NodeIndex]) -> None:
         for representative in representatives:
             if representative in self._sets:
-                self.drops += 1
                 self._bytes -= self._size(self._sets.pop(representative))
                 if representative in self._controlled:
                     del self._controlled[representative]
