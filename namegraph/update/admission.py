@@ -388,7 +388,7 @@ def collect_import(context: ServerContext, command: ImportCommand) -> GraphDelta
     ends = numbers[parents] << np.uint64(32) | numbers[children]
     ends = ends[np.sort(np.unique(ends, return_index=True)[1])]  # Repeated arcs are left out, and the order stays.
     arcs = zip((ends >> np.uint64(32)).tolist(), (ends & np.uint64(0xFFFFFFFF)).tolist(), repeat(0))
-    before = {parent: known_arcs for parent in set(nodes) if (known_arcs := graph.children[parent])}
+    before = {parent: known_arcs for parent in nodes if (known_arcs := graph.children[parent])}
     changes.added = [arc for arc in arcs if arc[1] not in before.get(arc[0], ())] if before else list(arcs)
     changes.already_there = len(command.kinds) - len(changes.added)
     return changes

@@ -45,7 +45,7 @@ from nameserver.routing.forwarding import PART_SECONDS, Forwarder, is_out_of_rea
 from nameserver.wire.resolve_part import NotAPartError, PartReader, read_part
 from nameserver.wire.target_sets import written_targets
 from resolver.membership import MembershipResolver
-from resolver.parts import PartAnswer, PartRequest, Parts
+from resolver.parts import InDoubt, PartAnswer, PartRequest, Parts
 from resolver.resolution import Ask, DistributedResolution, ResolvedIds, Step, Uniting, WalkAgain
 from resolver.walk_memory import Originator, WalkMemory
 from shadowtree.v1 import peer_pb2 as messages
@@ -68,6 +68,12 @@ The graph here does not change then, and other servers may have gone on without 
 
 AGREEMENT_SHARE = 0.8
 """Share of the caller's time that walks may use. The rest is for sending the answer."""
+
+OUTCOME_SECONDS = 0.05
+"""Longest time for which a server keeps a question about its part while an update that affects it is ready there.
+
+The outcome usually comes sooner. A walk that is told of the update must ask all servers again.
+"""
 
 DOUBT_PAUSE_SECONDS = 0.005
 LONGEST_DOUBT_PAUSE_SECONDS = 0.2
@@ -196,8 +202,8 @@ class DistributedResolutions:
     async def ask(self, request: PartRequest, seconds: float, at_least_revision: str) -> ServerPartAnswer:
         """Return one server's part. Raises the errors of the forwarder, or `NotAPartError`."""
         if request.server == self._core.server:
-            prepared = await made(self._parts.fill(request))
-            return ServerPartAnswer(self._parts.answer(request, prepared), self._core.revision, self._parts.basis())
+            answer = await own_part(self._parts, request, self._run_loop)
+            return ServerPartAnswer(answer, self._core.revision, self._parts.basis())
         message = messages.ResolvePartRequest(
             known_version=request.known_version or "",
             with_steps=request.with_steps,
@@ -249,6 +255,22 @@ class DistributedResolutions:
         now, is_failing = self.now(), self._run_loop.storage_failure is not None
         own = now + (AGREEMENT_WHILE_FAILING_SECONDS if is_failing else AGREEMENT_SECONDS)
         return own if deadline is None else min(own, now + AGREEMENT_SHARE * (deadline - now))
+
+
+async def own_part(parts: Parts, request: PartRequest, run_loop: RunLoop) -> PartAnswer:
+    """Return this server's own part. While an update that affects it is ready here, wait for the outcome a moment."""
+    waits_until: float | None = None
+    while True:
+        prepared = await made(parts.fill(request))
+        answer = parts.answer(request, prepared)
+        if not isinstance(answer, InDoubt) or answer.update is None:
+            return answer
+        if waits_until is None:
+            waits_until = run_loop.now() + OUTCOME_SECONDS
+        seconds_left = waits_until - run_loop.now()
+        if seconds_left <= 0:
+            return answer
+        await run_loop.next_step(seconds_left)
 
 
 class _Driver:

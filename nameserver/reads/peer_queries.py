@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from namegraph import ArcId, CoreQueries, Reason, is_plain, only, refuse
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
 from nameserver.calls.read_your_writes import Revisions
-from nameserver.calls.stable_listing import collected, made
+from nameserver.calls.stable_listing import collected
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.bulk_checks import CHECK_PAIRS_LIMIT
-from nameserver.reads.distributed_resolve import DistributedResolutions
+from nameserver.reads.distributed_resolve import DistributedResolutions, own_part
 from nameserver.reads.duplication_records import DESCRIBED_ARCS_LIMIT
 from nameserver.reads.local_check import LocalChecks, PairFinding
 from nameserver.reads.whole_groups import WholeGroups
@@ -33,8 +33,11 @@ class PeerQuestionCalls:
     to resolve.
     """
 
-    def __init__(self, *, core: CoreQueries, checks: LocalChecks, whole_groups: WholeGroups, parts: Parts) -> None:
+    def __init__(
+        self, *, core: CoreQueries, checks: LocalChecks, whole_groups: WholeGroups, parts: Parts, run_loop: RunLoop
+    ) -> None:
         self._core = core
+        self._run_loop = run_loop
         self._parts = parts
         self._checks = checks
         self._whole_groups = whole_groups
@@ -109,8 +112,8 @@ class PeerQuestionCalls:
             targets = only(conversion.read_id(request.originator, "originator", known))
         with_steps = request.with_steps and is_plain(targets)
         asked = PartRequest(self._core.server, targets, request.known_version or None, with_steps, request.counts)
-        prepared = await made(self._parts.fill(asked))
-        return part_chunks(self._parts.answer(asked, prepared), self._core.revision, self._parts.basis())
+        answer = await own_part(self._parts, asked, self._run_loop)
+        return part_chunks(answer, self._core.revision, self._parts.basis())
 
     async def tell_basis(self, request: messages.TellBasisRequest, context: Context) -> messages.TellBasisResponse:
         """Return the basis of this server. The same basis again proves that no part has changed."""
@@ -138,6 +141,7 @@ def peer_question_handlers(
         checks=LocalChecks(core=core, resolver=resolver),
         whole_groups=WholeGroups(core=core, resolutions=resolutions, routing=Routing(known=core, directory=directory)),
         parts=parts,
+        run_loop=run_loop,
     )
     ready = directory.until_all_met
     return {

@@ -8,15 +8,16 @@ from namegraph.committed_state import CommittedState
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.slices import at_once
 from namegraph.model.target_sets import only
+from namegraph.wire.message_parts import UpdateId
 from nameserver.calls import stable_listing
 from nameserver.reads import distributed_resolve
-from nameserver.reads.distributed_resolve import DistributedResolutions
+from nameserver.reads.distributed_resolve import DistributedResolutions, own_part
 from nameserver.reads.peer_queries import PeerQuestionCalls
 from nameserver.wire import resolve_part
 from nameserver.wire.resolve_part import NotAPartError, PartReader, part_chunks, read_part
 from resolver import steps
 from resolver.membership import MembershipResolver
-from resolver.parts import PartRequest, Parts
+from resolver.parts import InDoubt, PartRequest, Parts, ServerPart
 from shadowtree.v1 import peer_pb2 as messages
 from tests.cores import CoreUnderTest
 
@@ -43,7 +44,7 @@ class Server:
         core = CommittedState(self._driven.core)
         resolver = MembershipResolver(core)
         self._parts = Parts(core, resolver.plans, start="x")
-        self._calls = PeerQuestionCalls(core=core, checks=None, whole_groups=None, parts=self._parts)
+        self._calls = PeerQuestionCalls(core=core, checks=None, whole_groups=None, parts=self._parts, run_loop=None)
         self._resolutions = DistributedResolutions(
             core=core, resolver=resolver, parts=self._parts, run_loop=None, forwarder=self
         )
@@ -125,3 +126,43 @@ async def test_a_part_that_takes_too_long_is_left_out_with_the_reason(monkeypatc
     asking = DistributedResolutions(core=core, resolver=None, parts=None, run_loop=None, forwarder=Silent())
     with pytest.raises(NotAPartError, match=r"it was not whole after 0\.01 seconds"):
         await asking.ask(PartRequest(THERE, only(TOP)), 1.0, "")
+
+
+READY, WHOLE = InDoubt(UpdateId(HERE, 1)), ServerPart("v1", (), ())
+
+
+class OutcomeComes:
+    """Parts and a run loop. Each wait for a step takes some seconds and leads to the next answer."""
+
+    def __init__(self, *answers, seconds=0.01):
+        self.answers, self.seconds, self.time, self.waits = list(answers), seconds, 0.0, []
+
+    def fill(self, _request):
+        yield from ()
+
+    def answer(self, _request, _prepared):
+        return self.answers[0]
+
+    def now(self):
+        return self.time
+
+    async def next_step(self, seconds):
+        self.waits.append(round(seconds, 3))
+        self.time += min(self.seconds, seconds)
+        self.answers = self.answers[1:] or self.answers
+
+
+@pytest.mark.parametrize(
+    ("scene", "answer", "waits"),
+    [
+        (OutcomeComes(WHOLE), WHOLE, []),
+        (OutcomeComes(READY, WHOLE), WHOLE, [0.05]),
+        (OutcomeComes(READY, READY, WHOLE), WHOLE, [0.05, 0.04]),
+        (OutcomeComes(READY, seconds=0.03), READY, [0.05, 0.02]),
+        (OutcomeComes(InDoubt(), WHOLE), InDoubt(), []),
+    ],
+    ids=["no doubt", "one step", "two steps", "never", "not known here"],
+)
+async def test_a_part_waits_a_moment_for_the_outcome_of_an_update_that_is_ready_here(scene, answer, waits):
+    assert await own_part(scene, PartRequest(HERE, only(TOP)), scene) == answer
+    assert scene.waits == waits
