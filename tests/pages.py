@@ -37,7 +37,7 @@ ADDRESS = re.compile(r"127\.0\.0\.1:74\d\d")
 DEFAULT = "127.0.0.1:7400"
 SAVE_AS, NOT_RUN = "save as ", "not run: "
 SAID = re.compile(r"# -> (.+)$")
-SLOW_MACHINE = re.compile(r"\S+Z [A-Z]+ \S+ (loop_stalled|slow_step|long_step|slow_commit|commit_stuck) ")
+SLOW_MACHINE = re.compile(r"\S+Z [A-Z]+ \S+ (loop_stalled|slow_step|long_step|step_stuck|slow_commit|commit_stuck) ")
 """Line in which a server in the background says how slow its machine is, between the lines of any command."""
 INTERPRETER = """
 import contextlib, json, sys, traceback

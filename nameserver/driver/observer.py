@@ -18,6 +18,9 @@ class Observer:
     def stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
         """Note a step. `was_long`: True if the step ran in a thread of its own while the event loop went on."""
 
+    def long_step_began(self, event: Event | DeliveryEvent) -> None:
+        """Note that a step begins in a thread of its own. `stepped` follows."""
+
     def commit_began(self, rows: int) -> None:
         """Note that some rows are being written."""
 

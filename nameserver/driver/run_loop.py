@@ -498,6 +498,8 @@ class RunLoop:
         try:
             self._seen.hold(for_long_step=True)
             now = self._clock()
+            for observer in self.observers:
+                observer.long_step_began(event)
             effects = await asyncio.get_running_loop().run_in_executor(self._stepper, carry_out, core, event, now)
         except BaseException as bug:
             self._end_because_of(bug)

@@ -42,6 +42,11 @@ SLOW_COMMIT_SECONDS = 1.0
 STUCK_SECONDS = 5.0
 """Duration after which a commit is reported while it still runs."""
 
+STEP_STUCK_SECONDS = 30.0
+"""Duration after which a step in a thread of its own is reported while it still runs. An import of half a million arcs
+takes some seconds.
+"""
+
 DOUBT_SECONDS = 5.0
 """Age at which an update in doubt is reported. Doubt usually lasts milliseconds. Longer doubt means a silent
 coordinator.
@@ -91,6 +96,7 @@ class _UnderWay:
     """Work that must not take long."""
 
     since: float
+    what: str = ""
     is_told: bool = False
 
 
@@ -112,6 +118,7 @@ class ServerLog(Observer):
         """Number of reported faults and the time of the report, by server and kind."""
         self._in_doubt: dict[object, _UnderWay] = {}
         self._commit: _UnderWay | None = None
+        self._long_step: _UnderWay | None = None
         self._said: dict[str, int] = {}
         """Lines of each kind in this second."""
 
@@ -119,6 +126,8 @@ class ServerLog(Observer):
 
     def stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
         """Log peers that came or went, views, repeated requests, and slow steps."""
+        if was_long:
+            self._long_step = None
         match event:
             case PeerMet(peer, _, version):
                 say(logging.INFO, "peer_met", f"{peer} is there", peer=peer, protocol=version)
@@ -160,6 +169,10 @@ class ServerLog(Observer):
                 facts["request_id"] = command.request_id
             self._say(level, "update_refused", outcome.message, **facts)
 
+    def long_step_began(self, event: Event | DeliveryEvent) -> None:
+        """Start the watch over a long step."""
+        self._long_step = _UnderWay(self._clock(), type(event).__name__)
+
     def commit_began(self, rows: int) -> None:
         """Start the watch over a commit."""
         del rows
@@ -196,6 +209,11 @@ class ServerLog(Observer):
         if commit is not None and not commit.is_told and self._clock() - commit.since >= STUCK_SECONDS:
             commit.is_told = True
             say(logging.WARNING, "commit_stuck", f"the database has not answered for {STUCK_SECONDS:g} s")
+        step = self._long_step
+        if step is not None and not step.is_told and self._clock() - step.since >= STEP_STUCK_SECONDS:
+            step.is_told = True
+            message = f"a step has taken {STEP_STUCK_SECONDS:g} s so far, and updates wait for it: {step.what}"
+            say(logging.WARNING, "step_stuck", message, kind=step.what)
 
     def _look_at_suspended(self) -> None:
         waiting, rejected = now = self._core.suspended_counts()

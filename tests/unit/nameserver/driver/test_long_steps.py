@@ -10,6 +10,7 @@ import pytest
 from namegraph.events import AddPeer, Lane, PeerLost, PeerMessage, PeerMet, PeerRestored, Restored
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from nameserver.driver import database_work, leavings
+from nameserver.driver.observer import Observer
 from nameserver.driver.run_loop import RunLoop
 from nameserver.session.durable_outbox import DurableOutbox
 from tests.fakes.peer_core import FakePeerCore, SendLetter
@@ -176,6 +177,30 @@ async def test_a_long_step_leaves_the_thread_of_the_event_loop_and_others_do_not
     assert met is short_step is threading.current_thread()
     assert long_step is not threading.current_thread()
     assert server.seen.held_for == [False, True, False]
+
+
+class Watching(Observer):
+    """An observer that lists the beginnings of long steps, and all steps."""
+
+    def __init__(self):
+        self.said = []
+
+    def long_step_began(self, event):
+        self.said.append(("begins", event.encoded))
+
+    def stepped(self, event, effects, seconds, *, was_long):
+        self.said.append(("is over", event.encoded, was_long))
+
+
+async def test_observers_are_told_of_a_long_step_when_it_begins_and_when_it_is_over(server):
+    watching = Watching()
+    server.run_loop.observers.append(watching)
+    server.send()
+    server.send(b"long")
+    await server.until(lambda: len(watching.said) == 2)
+    server.core.gate.release()
+    await server.between_steps()
+    assert watching.said == [("is over", b"letter", False), ("begins", b"long"), ("is over", b"long", True)]
 
 
 async def test_what_a_long_step_leaves_is_freed_over_several_turns_of_the_loop(server, monkeypatch):

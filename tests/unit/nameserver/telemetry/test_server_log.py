@@ -26,6 +26,7 @@ from nameserver.telemetry.server_log import (
     LINES_OF_ONE_KIND,
     SLOW_COMMIT_SECONDS,
     SLOW_STEP_SECONDS,
+    STEP_STUCK_SECONDS,
     STUCK_SECONDS,
     ServerLog,
 )
@@ -164,6 +165,22 @@ def test_a_commit_that_does_not_end_is_told_while_it_lasts(scene):
     scene.log.look()
     scene.log.look()
     assert [event for _, event, _ in scene.said()] == ["commit_stuck"]
+
+
+def test_a_long_step_that_does_not_end_is_told_while_it_lasts(scene):
+    scene.log.long_step_began(Tick())
+    scene.time = STEP_STUCK_SECONDS - 1
+    scene.log.look()
+    assert scene.said() == []
+    scene.time = STEP_STUCK_SECONDS
+    scene.log.look()
+    scene.log.look()
+    assert scene.said() == [("WARNING", "step_stuck", {"kind": "Tick"})]
+    scene.log.long_step_began(Tick())
+    scene.step(Tick(), seconds=0.01, was_long=True)
+    scene.time += 2 * STEP_STUCK_SECONDS
+    scene.log.look()
+    assert scene.said() == []
 
 
 def test_faults_of_a_peer_are_reported_at_once_and_then_each_minute_with_their_count(scene):
