@@ -1,16 +1,15 @@
 """A graph that is held stays as it was, whatever is done to it since, and costs nothing once it is let go."""
 
 from operator import is_
-from unittest.mock import patch
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from namegraph.model import moments
 from namegraph.model.names import NodeId
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.rows import NodeIndex
 from tests.cores import CoreUnderTest
+from tests.large_dictionaries import LargeDictionaries
 from tests.reads import graph_as_read, sets_as_read
 
 SUBNET = "a.example"
@@ -101,16 +100,8 @@ class HeldGraphs(RuleBasedStateMachine):
             assert all(map(is_, before, now))
 
 
-class HeldGraphsOfLargeNodes(HeldGraphs):
+class HeldGraphsOfLargeNodes(LargeDictionaries, HeldGraphs):
     """The same, where nearly all nodes have so many arcs that each change is noted."""
-
-    def __init__(self):
-        super().__init__()
-        self._large = patch.object(moments, "LARGE", 1)
-        self._large.start()
-
-    def teardown(self):
-        self._large.stop()
 
 
 TestHeldGraphs = HeldGraphs.TestCase

@@ -2,14 +2,13 @@
 
 import threading
 from operator import itemgetter
-from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from namegraph.model import moments
 from namegraph.model.moments import ByteColumn, Column, CounterColumn, DictColumn, DictTable, Table
+from tests.large_dictionaries import LargeDictionaries
 
 KEYS = st.integers(0, 9)
 VALUES = st.integers(0, 3)
@@ -157,16 +156,8 @@ class Moments(RuleBasedStateMachine):
             assert all(each.former is None for each in (*self.lists, self.arcs, *self.tables, self.ends))
 
 
-class MomentsOfLargeDictionaries(Moments):
+class MomentsOfLargeDictionaries(LargeDictionaries, Moments):
     """The same, where each change of nearly all dictionaries is noted."""
-
-    def __init__(self):
-        super().__init__()
-        self._large = patch.object(moments, "LARGE", 1)
-        self._large.start()
-
-    def teardown(self):
-        self._large.stop()
 
 
 TestMoments = Moments.TestCase
