@@ -232,6 +232,10 @@ class CounterColumn(_Positions, array):  # type: ignore[type-arg]
 
     _replace = array.__setitem__
 
+    def __deepcopy__(self, _memo: object) -> CounterColumn:
+        """Return a copy that nobody reads at an earlier moment. The copy of an array would be no column."""
+        return CounterColumn(self.typecode, self)
+
 
 class Table(Changing, dict[Key, Value]):
     """A dictionary."""

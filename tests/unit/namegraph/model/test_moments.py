@@ -5,11 +5,12 @@ The moments themselves are tested in tests/property/test_moments.py.
 
 import gc
 import weakref
+from copy import deepcopy
 
 import pytest
 
 from namegraph.model import moments
-from namegraph.model.moments import Column, DictColumn, Moment, Recent, Table
+from namegraph.model.moments import Column, CounterColumn, DictColumn, Moment, Recent, Table
 
 
 class Item:
@@ -105,6 +106,13 @@ def test_items_that_came_after_the_newest_moment_are_changed_in_place():
     column.to_change(1)[3] = 3
     assert list(earlier) == list(held) == [{1: 1}, {2: 2}]
     assert list(column.former) == [1]
+
+
+def test_a_copy_of_a_column_of_numbers_is_a_column():
+    column = CounterColumn("Q", [1, 2])
+    held, copied = column.hold(), deepcopy(column)
+    copied.put([0, 1], 3)
+    assert (list(copied), list(column), list(held)) == ([3, 3], [1, 2], [1, 2])
 
 
 # Moments that nobody reads
