@@ -240,7 +240,9 @@ class NameGraph:
             above = set().union(*(self.parents[component] for component in virtual_node.components))
             above.difference_update(virtual_node.components)
         on_loops = owner.among(above)
-        return above - on_loops | {owner[parent].components[0] for parent in on_loops} if on_loops else above
+        if not on_loops:
+            return above
+        return (above - on_loops) | {owner[parent].components[0] for parent in on_loops}
 
     def entering_arcs(self, node: NodeIndex) -> list[ArcRecord]:
         """Return the normal arcs into the derived node of `node`, parallel arcs included, in no order."""

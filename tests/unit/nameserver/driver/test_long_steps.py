@@ -32,9 +32,10 @@ class SlowCore(FakePeerCore):
         self.is_ending_in_a_bug = False
 
     def step(self, event, now):
-        self.taken.append(event)
-        self.threads.append(threading.current_thread())
         effects = super().step(event, now)
+        # A test goes on once an event is taken, and must not change the core beside the step.
+        self.threads.append(threading.current_thread())
+        self.taken.append(event)
         if is_long(event):
             assert self.gate.acquire(timeout=PATIENCE_SECONDS), "the test never let this step end"
             assert not self.is_ending_in_a_bug, "a bug"
