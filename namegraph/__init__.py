@@ -15,6 +15,7 @@ when it is first used, so a user of the rules for names loads nothing else.
     state/           state of one server beside its graph
     graph/           the name graph, and everything that is derived from it alone
     wire/            messages between servers, and their bytes
+    rights/          who may do what: policies, presets, and the judgement
     model/           names, owners, details of groups, priorities, rows, operations, outcomes, refusals
 
 Each room imports only rooms below it (`pyproject.toml`, import-linter).
@@ -98,6 +99,14 @@ if TYPE_CHECKING:
     from namegraph.model.outcomes import EffectKind as EffectKind
     from namegraph.model.outcomes import Outcome as Outcome
     from namegraph.model.peer_faults import PeerFault as PeerFault
+    from namegraph.model.policies import People as People
+    from namegraph.model.policies import Policy as Policy
+    from namegraph.model.policies import Preset as Preset
+    from namegraph.model.policies import Principal as Principal
+    from namegraph.model.policies import Privilege as Privilege
+    from namegraph.model.policies import ServerPolicy as ServerPolicy
+    from namegraph.model.policies import Subject as Subject
+    from namegraph.model.policies import SubnetPrivilege as SubnetPrivilege
     from namegraph.model.priorities import Priority as Priority
     from namegraph.model.priorities import Revision as Revision
     from namegraph.model.priorities import parse_revision as parse_revision
@@ -136,6 +145,25 @@ if TYPE_CHECKING:
     from namegraph.model.target_sets import only as only
     from namegraph.queries import CoreQueries as CoreQueries
     from namegraph.replication.ancestry_store import AncestryStore as AncestryStore
+    from namegraph.rights.judge import Decision as Decision
+    from namegraph.rights.judge import judge as judge
+    from namegraph.rights.judge import judge_parent as judge_parent
+    from namegraph.rights.judge import judge_subnet as judge_subnet
+    from namegraph.rights.presets import changed_policy as changed_policy
+    from namegraph.rights.presets import parse_preset as parse_preset
+    from namegraph.rights.presets import parse_privilege as parse_privilege
+    from namegraph.rights.presets import preset_policy as preset_policy
+    from namegraph.rights.presets import require_admin as require_admin
+    from namegraph.rights.principals import ANONYMOUS as ANONYMOUS
+    from namegraph.rights.principals import OPERATOR as OPERATOR
+    from namegraph.rights.principals import InvalidPrincipalError as InvalidPrincipalError
+    from namegraph.rights.principals import guest_of as guest_of
+    from namegraph.rights.principals import is_identified as is_identified
+    from namegraph.rights.principals import is_principal as is_principal
+    from namegraph.rights.principals import parse_principal as parse_principal
+    from namegraph.rights.principals import subnet_of_principal as subnet_of_principal
+    from namegraph.rights.server_policies import parse_server_policy as parse_server_policy
+    from namegraph.rights.subjects import InvalidPolicyError as InvalidPolicyError
     from namegraph.snapshot.reader import AncestorSetRow as AncestorSetRow
     from namegraph.snapshot.reader import ArcRow as ArcRow
     from namegraph.snapshot.reader import Closing as Closing
@@ -352,6 +380,42 @@ _PUBLIC_NAMES = {
         "UpdateRow",
         "VirtualNodeRow",
     ),
+    # Rights.
+    "namegraph.model.policies": (
+        "People",
+        "Policy",
+        "Preset",
+        "Principal",
+        "Privilege",
+        "ServerPolicy",
+        "Subject",
+        "SubnetPrivilege",
+    ),
+    "namegraph.rights.judge": (
+        "Decision",
+        "judge",
+        "judge_parent",
+        "judge_subnet",
+    ),
+    "namegraph.rights.presets": (
+        "changed_policy",
+        "parse_preset",
+        "parse_privilege",
+        "preset_policy",
+        "require_admin",
+    ),
+    "namegraph.rights.principals": (
+        "ANONYMOUS",
+        "InvalidPrincipalError",
+        "OPERATOR",
+        "guest_of",
+        "is_identified",
+        "is_principal",
+        "parse_principal",
+        "subnet_of_principal",
+    ),
+    "namegraph.rights.server_policies": ("parse_server_policy",),
+    "namegraph.rights.subjects": ("InvalidPolicyError",),
     # Remaining names.
     "namegraph.model.peer_faults": ("PeerFault",),
     "namegraph.state.uncertainty": ("Uncertainty",),
