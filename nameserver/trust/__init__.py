@@ -1,0 +1,1 @@
+"""Proofs of identity: certificates of servers and users, and the authorities that may vouch for them."""
