@@ -64,6 +64,7 @@ from delivery.model.events import (
     Subscribe,
     Subscribed,
 )
+from delivery.model.mail_stamps import are_vouched_for, require_own_mail
 from delivery.model.policy import Policies
 from delivery.model.reach import Reach
 from delivery.model.uptime import Uptime
@@ -515,6 +516,7 @@ class DeliveryCore:
                 if taker is not None and before is not None and goes_on(before, send):
                     self._require_room(taker, send)
                     require_size(send.message)
+                    require_own_mail(send.message, self._reach, self.server)
                     taker.take_next(send)
                 else:
                     taker = self._send(send)
@@ -544,6 +546,7 @@ class DeliveryCore:
         if send.objection is not None:
             raise RefusedError(send.objection)
         require_size(message)
+        require_own_mail(message, self._reach, self.server)
         require_targets(send.targets, self._reach, self.server, self.listens_for)
         is_kept = bool(send.number or send.request_id or send.wants_settled)
         quality = self.policies.quality_of(send.targets[0].name, send.quality, is_kept=is_kept)
@@ -613,6 +616,8 @@ class DeliveryCore:
                 faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
         elif not is_home(sender, found.targets, self._reach):
             faults[sender, PeerFault.NOT_ITS_TARGET] += 1
+        elif not are_vouched_for((found.message,), sender, self._reach):
+            faults[sender, PeerFault.NOT_ITS_MAIL] += 1
         else:
             self._show(found)
             self.datagrams.came(sender, found, self._reach)

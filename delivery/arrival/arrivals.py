@@ -28,6 +28,7 @@ from delivery.arrival.recipient_claims import RecipientClaims
 from delivery.log.segments import Writer
 from delivery.mailboxes.audiences import NOBODY
 from delivery.model.agenda import Agenda, Work
+from delivery.model.mail_stamps import are_vouched_for
 from delivery.model.reach import Reach
 from delivery.origin.servers_below import is_home, onward, servers_apart
 from delivery.wire.post_lanes import ANSWERS_BYTES_LIMIT, Postage
@@ -195,10 +196,13 @@ class Arrivals:
     def log(self, sender: ServerId, parcel: Parcel, encoded: bytes, reach: Reach) -> Confirm | None:
         """Log a parcel for the recipients that do not have it.
 
-        Return the confirmation. None if the sender cannot be the origin.
+        Return the confirmation. None if the sender cannot be the origin, or stamps mail of another server's subnet.
         """
         if not is_home(sender, parcel.targets, reach):
             self._post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
+            return None
+        if not are_vouched_for(parcel.messages, sender, reach):
+            self._post.faults[sender, PeerFault.NOT_ITS_MAIL] += 1
             return None
         key = (sender, parcel.sequence, parcel.start, parcel.first_serial)
         left_out = NONE if parcel.is_replayed else self._left_out(sender, parcel, reach)

@@ -31,6 +31,10 @@ SUBSCRIPTION = "mail"
 """Subscription of a gateway. A server that has it belongs to an organisation with a mail gateway."""
 HEADER, FORMAT = "shadowtree-mail", "share 1"
 """Header, and its value, of the message that carries a share."""
+MAIL_STAMP = "shadowtree-carries-mail"
+"""Header with the subnets of the lists, for which the name server that owns them vouches
+(`delivery/model/mail_stamps.py`).
+"""
 PAYLOAD_BYTES = 1_048_576
 """Most bytes of a payload that servers take."""
 AROUND_BYTES = 65_536
@@ -158,14 +162,27 @@ def _require_addresses(each: SharedList) -> None:
             raise NotAShareError(f"{address!r:.80} is not written as an address is")
 
 
-def why_refused(share: Share, addressed: GroupId, own: frozenset[SubnetName]) -> str:
+def stamp_of(groups: Iterable[GroupId], served: Collection[SubnetName]) -> str:
+    """Return the stamp of a share for the lists of some groups.
+
+    Empty if the name server does not own all subnets of the lists: no server could vouch for the share. `served`:
+    subnets of the name server that is asked to send it.
+    """
+    subnets = {group.rpartition("@")[2] for group in groups}
+    return ",".join(sorted(subnets)) if subnets.issubset(served) else ""
+
+
+def why_refused(share: Share, addressed: GroupId, own: frozenset[SubnetName], *, stamp: str) -> str:
     """Return the reason why a share is refused. Empty if it is served.
 
-    `addressed`: group to which its message was sent. `own`: subnets of this gateway.
+    `addressed`: group to which its message was sent. `own`: subnets of this gateway. `stamp`: subnets whose home
+    vouches for the share. Empty if none does.
     """
     if share.lists[0].group != addressed:
         return f"it was sent to {addressed}, and says {share.lists[0].group}"
     subnets = {each.group.rpartition("@")[2] for each in share.lists}
+    if stamp and not subnets.issubset(stamp.split(",")):
+        return f"its server vouches for mail of {stamp}, and its lists are of {', '.join(sorted(subnets))}"
     return "" if subnets <= own or subnets.isdisjoint(own) else "some of its lists are of this gateway, others not"
 
 

@@ -24,14 +24,25 @@ class PeerGateways:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._own = ""
+        self._own_subnets: frozenset[SubnetName] = frozenset()
         self._seen: dict[str, float] = {}
         self._subnets: dict[str, SubnetName] = {}
 
     async def own(self) -> str:
         """Return the name of the own server. Raises `ShadowtreeError`."""
-        if not self._own:
-            self._own = (await self._names.ask(lambda client: client.status())).server
+        await self._look()
         return self._own
+
+    async def own_subnets(self) -> frozenset[SubnetName]:
+        """Return the subnets that the own server owns. Raises `ShadowtreeError`."""
+        await self._look()
+        return self._own_subnets
+
+    async def _look(self) -> None:
+        """Ask the own server for its name and its subnets, which stay the same while the server runs."""
+        if not self._own:
+            status = await self._names.ask(lambda client: client.status())
+            self._own, self._own_subnets = status.server, frozenset(status.subnets)
 
     async def subnets(self) -> frozenset[SubnetName]:
         """Return all subnets that some server owns. Raises `ShadowtreeError`."""

@@ -17,6 +17,7 @@ from mailing.rules.plurals import counted
 from mailing.rules.shares import (
     FORMAT,
     HEADER,
+    MAIL_STAMP,
     PATTERN,
     SUBSCRIPTION,
     NotAShareError,
@@ -25,6 +26,7 @@ from mailing.rules.shares import (
     encoded,
     proof_of,
     read_share,
+    stamp_of,
     why_refused,
 )
 from mailing.rules.spooled import Destination, ListOrigin
@@ -114,10 +116,11 @@ class Sharing:
                 seal + content,
             )
             share = replace(share, proof=proof_of(self._spooling.secret, share))
+            stamp = stamp_of((each.group for each in share.lists), await self._others.own_subnets())
             sent = await self._names.client.send(
                 list(there.values()),
                 encoded(share),
-                headers={HEADER: FORMAT},
+                headers={HEADER: FORMAT, **({MAIL_STAMP: stamp} if stamp else {})},
                 quality="fifo",
                 wait="settled",
                 request_id=_request_id(message.id, self._host, list(there.values())),
@@ -183,7 +186,7 @@ class Sharing:
         own = frozenset(self.lists.subnets.values())
         try:
             share = read_share(carried.payload)
-            why = why_refused(share, carried.group, own)
+            why = why_refused(share, carried.group, own, stamp=carried.headers.get(MAIL_STAMP, ""))
         except NotAShareError as error:
             why = str(error)
         if why:

@@ -38,6 +38,7 @@ class PeerFault(StrEnum):
     OTHER_RECORDS = "commits ancestry of this server's nodes that does not follow from the update"
     OTHER_LOOPS = "commits a loop of groups that form no cycle"
     NOT_ITS_TARGET = "sends messages to a group or a person of another server"
+    NOT_ITS_MAIL = "carries mail of lists of another server's subnet"
     TOO_MANY_SERVERS = "names too many servers below a group"
     NOT_OUR_PARCEL = "confirms messages that this server did not send it"
     TOO_MUCH_POST = "sends more messages than this server has room for"

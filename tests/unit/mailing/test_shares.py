@@ -5,10 +5,22 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from delivery.model import mail_stamps
+from mailing.rules import shares
 from mailing.rules.events import Spooled
 from mailing.rules.message import key_of, read_content
 from mailing.rules.queue import queued, reached, served_elsewhere
-from mailing.rules.shares import NotAShareError, Share, SharedList, encoded, proof_of, read_share, sort_out, why_refused
+from mailing.rules.shares import (
+    NotAShareError,
+    Share,
+    SharedList,
+    encoded,
+    proof_of,
+    read_share,
+    sort_out,
+    stamp_of,
+    why_refused,
+)
 from mailing.rules.spooled import Chunk, Destination, ListOrigin, MailMessage, MailState, OtherShare, PostState
 
 CONTENT = b"Message-ID: <one@x.example>\r\nFrom: ann@x.example\r\n\r\nHello.\r\n"
@@ -113,21 +125,43 @@ def test_what_is_not_written_by_a_gateway_is_no_share(payload):
 
 
 @pytest.mark.parametrize(
-    ("share", "addressed", "own", "why"),
+    ("share", "addressed", "own", "stamp", "why"),
     [
-        (SHARE, "all@ubc.example", {"sfu.example"}, ""),
-        (SHARE, "all@ubc.example", {"ubc.example"}, ""),
-        (SHARE, "news@ubc.example", {"sfu.example"}, "it was sent to news@ubc.example, and says all@ubc.example"),
+        (SHARE, "all@ubc.example", {"sfu.example"}, "", ""),
+        (SHARE, "all@ubc.example", {"ubc.example"}, "", ""),
+        (SHARE, "all@ubc.example", {"sfu.example"}, "a.example,ubc.example", ""),
+        (
+            SHARE,
+            "all@ubc.example",
+            {"sfu.example"},
+            "c.example",
+            "its server vouches for mail of c.example, and its lists are of ubc.example",
+        ),
+        (SHARE, "news@ubc.example", {"sfu.example"}, "", "it was sent to news@ubc.example, and says all@ubc.example"),
         (
             replace(SHARE, lists=(LIST, replace(LIST, group="a@b.example"))),
             "all@ubc.example",
             {"b.example"},
+            "",
             "some of its lists are of this gateway, others not",
         ),
     ],
 )
-def test_a_share_is_served_where_its_gateway_has_the_lists_that_it_was_sent_to(share, addressed, own, why):
-    assert why_refused(share, addressed, frozenset(own)) == why
+def test_a_share_is_served_where_its_gateway_has_the_lists_that_it_was_sent_to(share, addressed, own, stamp, why):
+    assert why_refused(share, addressed, frozenset(own), stamp=stamp) == why
+
+
+@pytest.mark.parametrize(
+    ("groups", "served", "stamp"),
+    [
+        (("all@ubc.example",), {"ubc.example", "x.example"}, "ubc.example"),
+        (("b@x.example", "all@ubc.example", "c@x.example"), {"ubc.example", "x.example"}, "ubc.example,x.example"),
+        (("all@ubc.example", "a@other.example"), {"ubc.example"}, ""),
+    ],
+)
+def test_a_share_is_stamped_if_one_server_owns_all_subnets_of_its_lists(groups, served, stamp):
+    assert stamp_of(groups, served) == stamp
+    assert shares.MAIL_STAMP == mail_stamps.MAIL_STAMP
 
 
 PLACE = Destination("all@ubc.example", "all@lists.ubc.example", True, goes_by_shares=True)
