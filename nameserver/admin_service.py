@@ -21,10 +21,11 @@ from namegraph import (
     Subnet,
     refuse,
 )
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Context, Handler, deadline_of, stream_call, unary_call
 from nameserver.calls.stable_listing import made
 from nameserver.calls.who_asks import who_asks
-from nameserver.config.addresses import InvalidAddressError, is_loopback, parse_address
+from nameserver.config.addresses import InvalidAddressError, parse_address
 from nameserver.config.settings import RESTART_GRACE_SECONDS_LIMIT
 from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
@@ -156,6 +157,7 @@ class AdminCalls:
 
     async def add_peer(self, request: messages.AddPeerRequest, context: Context) -> messages.PeerList:
         """Add the address of the server of a subnet to the table."""
+        del context
         subnet = _subnet(request.subnet)
         try:
             address = parse_address(request.address, lowest_port=1)
@@ -165,7 +167,7 @@ class AdminCalls:
         before = self._core.peer_addresses.get(subnet)
         await self._run_loop.carry_out(AddPeer(self._run_loop.new_ticket(), subnet, address))
         message = f"the server of {subnet} is looked for at {address}" + (f", not at {before}" if before else "")
-        self._say(logging.INFO, "peer_added", message, subnet=subnet, address=address, **who_asks(context.peer()))
+        self._say(logging.INFO, "peer_added", message, subnet=subnet, address=address, **who_asks(current_caller()))
         self._transport.refresh()
         return self._peer_list()
 
@@ -226,7 +228,7 @@ class AdminCalls:
             raise refuse(refusal.reason, f"{done}{refusal.message}", **refusal.facts) from None
         message = f"{subnet} is out of the table of peers"
         facts = {"memberships_ended": ended} if request.force else {}
-        self._say(logging.INFO, "peer_removed", message, subnet=subnet, **facts, **who_asks(context.peer()))
+        self._say(logging.INFO, "peer_removed", message, subnet=subnet, **facts, **who_asks(current_caller()))
         self._transport.refresh()
         answer = self._peer_list()
         answer.memberships_ended = ended
@@ -249,6 +251,7 @@ class AdminCalls:
 
     async def drain(self, request: messages.DrainRequest, context: Context) -> messages.DrainResponse:
         """End this server as planned. Answers when the work under way is finished."""
+        del context
         planned_end, key = self._planned_end, "restart_grace_seconds"
         if request.HasField("restart_grace_seconds"):
             seconds = request.restart_grace_seconds
@@ -259,7 +262,7 @@ class AdminCalls:
                     field=key,
                 )
             planned_end.restart_grace_seconds = seconds
-        planned_end.begin(**who_asks(context.peer()))
+        planned_end.begin(**who_asks(current_caller()))
         return messages.DrainResponse(is_finished=await planned_end.until_finished())
 
     def _peer_list(self) -> messages.PeerList:
@@ -344,7 +347,7 @@ def _from_this_machine(method: _Method) -> _Method:
     """Return the method, for callers of this machine alone."""
 
     async def guarded(request: Any, context: Context) -> Any:
-        if not is_loopback(context.peer()):
+        if not current_caller().is_operator_here:
             raise refuse(
                 Reason.PERMISSION_DENIED,
                 "this is done on the server's own machine, or at the address that its setting admin_listen names",

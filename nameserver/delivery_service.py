@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
 from namegraph import CoreQueries, NodeKind, Reason, RefusedError, ServerId, TargetSet, refuse
+from nameserver.access.caller import current_caller
+from nameserver.access.origins import now_ms
 from nameserver.calls.adapters import Context, Handler, Method, conversation_call, unary_call
 from nameserver.calls.home_dispatch import HomeDispatch
 from nameserver.calls.stream_places import StreamPlace, StreamPlaces
@@ -27,8 +29,7 @@ from nameserver.deliveries.policy_calls import PolicyCalls
 from nameserver.deliveries.send_calls import SendCalls
 from nameserver.deliveries.subscribe_calls import SubscribeCalls
 from nameserver.deliveries.who_may_send import MaySendCalls, WhoMaySend
-from nameserver.routing.forwarding import Forwarder, is_forwarded, not_owned_here, working_seconds
-from nameserver.routing.origins import now_ms
+from nameserver.routing.forwarding import Forwarder, not_owned_here, working_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.transport.peer_directory import PeerDirectory
 from shadowtree.v1 import delivery_pb2 as messages
@@ -167,7 +168,7 @@ class _SubscribeAnywhere:
         if owner_kind is not OwnerKind.ANOTHERS:
             await self._here.subscribe(first, requests, context, place)
             return
-        if is_forwarded(context):
+        if current_caller().is_forwarded:
             raise not_owned_here(of, routing.server)
         passing_on = asyncio.create_task(self._pass_on(await routing.home_of(of), first, requests, context, place))
         ending: list[RefusedError] = []

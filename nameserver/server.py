@@ -36,6 +36,7 @@ from namegraph import (
     ServerId,
     Tick,
 )
+from nameserver.access.identify import Identification, Listener
 from nameserver.admin_service import ADMIN_SERVICE, admin_service_handlers
 from nameserver.calls.adapters import Handler
 from nameserver.calls.arriving import UNREAD_BYTES, Arriving
@@ -430,6 +431,8 @@ def _open(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say
     )
 
+    identification = Identification(Listener.PLAINTEXT)
+
     def add(
         server: grpc.aio.Server,
         service: str,
@@ -453,7 +456,7 @@ def _open(
                 name: admitted_shortly(way, places=places, request_bytes=request_bytes) for name, way in at_once.items()
             }
             found = calls.followed(service, found, admitted)
-        found = arriving.handlers(found)
+        found = identification.handlers(arriving.handlers(found))
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))
 
     services_of_homes = {NAME_SERVICE: names, DELIVERY_SERVICE: messages, PEER_SERVICE: questions}

@@ -18,9 +18,9 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from namegraph import Reason, refuse
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Context
 from nameserver.config.addresses import counted_as
-from nameserver.routing.forwarding import is_forwarded
 
 BATCH_BYTES_LIMIT: Final = 8 * 1024 * 1024
 """Bytes of all chunks of one batch: room for the largest atomic update (APPLY_OPERATIONS_LIMIT).
@@ -150,4 +150,4 @@ class BatchGathering:
 
 def _caller_of(context: Context) -> str:
     caller = counted_as(context.peer() or "")
-    return f"{caller}, passed on" if is_forwarded(context) else caller
+    return f"{caller}, passed on" if current_caller().is_forwarded else caller

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Answer, Chunks, Context, Method, RequestT, StreamMethod
-from nameserver.routing.forwarding import Forwarder, is_forwarded, not_owned_here, working_seconds
-from nameserver.routing.origins import caller_of
+from nameserver.routing.forwarding import Forwarder, not_owned_here, working_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
 from shadowtree.v1 import name_service_pb2 as messages
 
@@ -38,7 +38,7 @@ class HomeDispatch:
                 routing.require_listed(of)
             if owner_kind is not OwnerKind.ANOTHERS:
                 return await method(request, context)
-            self._require_own_call(of, context)
+            self._require_own_call(of)
             home = await routing.home_of(of)
             path, seconds = f"/{self._service}/{name}", working_seconds(context)
             return await self._forwarder.ask(
@@ -48,7 +48,6 @@ class HomeDispatch:
                 seconds=seconds,
                 changes=changes,
                 is_repeatable=not changes or bool(getattr(request, "request_id", "")),
-                caller=caller_of(context) if changes else "",
             )
 
         return anywhere
@@ -66,13 +65,13 @@ class HomeDispatch:
                 routing.require_listed(of)
             if owner_kind is not OwnerKind.ANOTHERS:
                 return await method(request, context)
-            self._require_own_call(of, context)
+            self._require_own_call(of)
             home = await routing.home_of(of)
             path, seconds = f"/{self._service}/{name}", working_seconds(context)
             return self._forwarder.stream(home, path, request.SerializeToString(), seconds=seconds)
 
         return anywhere
 
-    def _require_own_call(self, of: str, context: Context) -> None:
-        if is_forwarded(context):
+    def _require_own_call(self, of: str) -> None:
+        if current_caller().is_forwarded:
             raise not_owned_here(of, self._routing.server)

@@ -21,9 +21,9 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from namegraph import Reason, RefusedError, refuse
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Context, Handler
 from nameserver.calls.gathering import BatchGathering
-from nameserver.routing.forwarding import is_forwarded
 from nameserver.wire.status_mapping import abort
 from nameserver.wire.undecodable import fault_of_text
 
@@ -71,11 +71,11 @@ class RequestBytes:
         self._large = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
         self._large_forwarded = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
 
-    def holding(self, size: int, context: Context) -> Held:
+    def holding(self, size: int) -> Held:
         """Return a block that counts a request of this size. It begins when there is room to work on the request."""
         if size < LARGE_REQUEST_BYTES:
             return Held(self, size, None)
-        return Held(self, size, self._large_forwarded if is_forwarded(context) else self._large)
+        return Held(self, size, self._large_forwarded if current_caller().is_forwarded else self._large)
 
     @property
     def are_few(self) -> bool:
@@ -264,11 +264,11 @@ class _Guard:
 
         async def handle(requests: AsyncIterator[bytes], context: Context) -> Any:
             async with self._admitted(context):
-                async with self._chunks(requests, context) as chunks:
+                async with self._chunks(requests) as chunks:
                     batch = await self._gathering.whole(chunks, context)
                 # No await between the two lines: the bytes of the batch were counted until now, and are counted again
                 # from here on.
-                async with self._request_bytes.holding(batch.size, context):
+                async with self._request_bytes.holding(batch.size):
                     return await behaviour(batch.chunks, context)
 
         return grpc.stream_unary_rpc_method_handler(handle, None, handler.response_serializer)
@@ -277,7 +277,7 @@ class _Guard:
         self, behaviour: Callable[[Any, Context], Any], handler: Handler
     ) -> Callable[[bytes, Context], Any]:
         async def handle(request: bytes, context: Context) -> Any:
-            async with self._admitted(context), self._holding(request, context):
+            async with self._admitted(context), self._holding(request):
                 return await behaviour(_parsed(request, handler), context)
 
         return handle
@@ -286,7 +286,7 @@ class _Guard:
         self, behaviour: Callable[[Any, Context], Any], handler: Handler
     ) -> Callable[[AsyncIterator[bytes], Context], Any]:
         async def handle(requests: AsyncIterator[bytes], context: Context) -> Any:
-            async with self._admitted(context), self._counted(requests, handler, context) as counted:
+            async with self._admitted(context), self._counted(requests, handler) as counted:
                 return await behaviour(counted, context)
 
         return handle
@@ -295,7 +295,7 @@ class _Guard:
         self, behaviour: Callable[[Any, Context], AsyncIterator[Any]], handler: Handler
     ) -> Callable[[AsyncIterator[bytes], Context], Any]:
         async def handle(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
-            async with self._admitted(context), self._counted(requests, handler, context) as counted:
+            async with self._admitted(context), self._counted(requests, handler) as counted:
                 async for answer in behaviour(counted, context):
                     yield answer
 
@@ -304,30 +304,30 @@ class _Guard:
     def _admitted(self, context: Context) -> _Admission:
         return _Admission(self._places, context)
 
-    def _counted(self, requests: AsyncIterator[bytes], handler: Handler, context: Context) -> _Requests:
+    def _counted(self, requests: AsyncIterator[bytes], handler: Handler) -> _Requests:
         return _Requests(
             requests,
             parse=lambda request: _parsed(request, handler),
-            hold=lambda request: self._holding(request, context),
+            hold=self._holding,
             next_message_seconds=self._next_message_seconds,
         )
 
-    def _chunks(self, requests: AsyncIterator[bytes], context: Context) -> _Requests:
+    def _chunks(self, requests: AsyncIterator[bytes]) -> _Requests:
         """Return the chunks of a batch, which are counted together with it."""
 
         def hold(chunk: bytes) -> Held:
-            self._require_bounded(chunk, context)
+            self._require_bounded(chunk)
             return Held(self._request_bytes, 0, None)
 
         return _Requests(requests, parse=bytes, hold=hold, next_message_seconds=self._next_message_seconds)
 
-    def _holding(self, request: bytes, context: Context) -> Held:
-        self._require_bounded(request, context)
-        return self._request_bytes.holding(len(request), context)
+    def _holding(self, request: bytes) -> Held:
+        self._require_bounded(request)
+        return self._request_bytes.holding(len(request))
 
-    def _require_bounded(self, request: bytes, context: Context) -> None:
+    def _require_bounded(self, request: bytes) -> None:
         size = len(request)
-        if size > CLIENT_MESSAGE_BYTES_LIMIT and not (self._is_of_servers or is_forwarded(context)):
+        if size > CLIENT_MESSAGE_BYTES_LIMIT and not (self._is_of_servers or current_caller().is_forwarded):
             raise refuse(
                 Reason.LIMIT_EXCEEDED,
                 f"one message of a client has at most {CLIENT_MESSAGE_BYTES_LIMIT} bytes, not {size}: send less at "

@@ -21,7 +21,7 @@ from nameserver.calls.adapters import Context, Handler
 from nameserver.calls.places import Places
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.transport.relayed_channel import RELAY_KEY, Metadata
-from nameserver.wire.metadata import CALLER_KEY, FORWARDED_KEY, TRACE_KEYS
+from nameserver.wire.metadata import CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY, TRACE_KEYS
 from nameserver.wire.status_mapping import abort, pass_on
 
 NAME_LIMIT = 100
@@ -95,7 +95,7 @@ class RelayedCalls(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 
 def _passed_on(call: grpc.HandlerCallDetails) -> Metadata:
-    passed_on = (FORWARDED_KEY, CALLER_KEY, *TRACE_KEYS)
+    passed_on = (FORWARDED_KEY, CALLER_KEY, PRINCIPAL_KEY, *TRACE_KEYS)
     return tuple((key, str(value)) for key, value in call.invocation_metadata or () if key in passed_on)
 
 

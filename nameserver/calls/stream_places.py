@@ -19,9 +19,9 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from namegraph import Reason, RefusedError, refuse
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Context
 from nameserver.config.addresses import THIS_MACHINE, network_of
-from nameserver.routing.forwarding import is_forwarded
 
 STREAMS_LIMIT: Final = 1_500
 """Streams of messages of one server. Other calls about messages have 500 places that no stream takes."""
@@ -57,7 +57,7 @@ REPORT_SECONDS: Final = 60.0
 def network_of_caller(context: Context) -> str:
     """Return the network that counts as one caller; calls that another server passes on count apart."""
     network = network_of(context.peer() or "")
-    return f"{network}, passed on" if network != THIS_MACHINE and is_forwarded(context) else network
+    return f"{network}, passed on" if network != THIS_MACHINE and current_caller().is_forwarded else network
 
 
 class StreamPlace:
@@ -100,7 +100,7 @@ class StreamPlaces:
         """Hold a place during the block. Raises `RefusedError` if there is none, and no stream gives way."""
         peer, network = context.peer() or "", network_of_caller(context)
         limit = STREAMS_OF_THIS_MACHINE_LIMIT if network == THIS_MACHINE else STREAMS_OF_NETWORK_LIMIT
-        if is_forwarded(context) and network != THIS_MACHINE:
+        if current_caller().is_forwarded and network != THIS_MACHINE:
             limit = STREAMS_PASSED_ON_LIMIT
         place = StreamPlace(network, peer, self._clock)
         try:

@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from urllib.parse import unquote
 
+from nameserver.access.caller import ANONYMOUS, Caller
 from nameserver.config.addresses import is_loopback
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -18,10 +19,12 @@ _LOCAL_ADDRESS, _USER = 1, 7
 """Columns of the socket tables (proc_pid_net(5))."""
 
 
-def who_asks(peer: str) -> dict[str, object]:
-    """Return the fields of a log line about a call from `peer`, in gRPC's form ``ipv4:HOST:PORT``."""
-    facts: dict[str, object] = {"asked_by": unquote(peer).partition(":")[2] or peer}
-    user = _user_of(peer) if is_loopback(peer) else None
+def who_asks(caller: Caller) -> dict[str, object]:
+    """Return the fields of a log line about a call of an operator."""
+    facts: dict[str, object] = {"asked_by": caller.address}
+    if caller.principal != ANONYMOUS:
+        facts["principal"] = caller.principal
+    user = _user_of(caller.peer) if is_loopback(caller.peer) else None
     return facts if user is None else {**facts, "user": user}
 
 

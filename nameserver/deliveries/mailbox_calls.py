@@ -7,12 +7,11 @@ from typing import Final
 from delivery.model.events import CloseMailbox, DeliveryRefused, MailboxClosed, MailboxOpened, OpenMailbox
 from delivery.model.words import PositionToken, is_pattern
 from namegraph import NodeId, Reason, RefusedError, refuse
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Context
-from nameserver.config.addresses import is_loopback
 from nameserver.deliveries import message_wire
 from nameserver.deliveries.endpoints import Endpoints
 from nameserver.deliveries.machine import DeliveryMachine, MailboxState
-from nameserver.routing.forwarding import is_forwarded
 from nameserver.routing.ownership import Routing
 from nameserver.wire import conversion
 from nameserver.wire.conversion import KnownIds
@@ -48,12 +47,12 @@ class MailboxCalls:
         told.is_new = answer.is_new
         return told
 
-    async def close_mailbox(self, request: wire.CloseMailboxRequest, context: Context) -> wire.Mailbox:
+    async def close_mailbox(self, request: wire.CloseMailboxRequest, _context: Context) -> wire.Mailbox:
         """Close a mailbox. Its listeners are told."""
         machine = self._machine
         process = message_wire.read_reader(request.process, "process", self._known)
         if is_pattern(process) and machine.mailbox_of(process) is not None:
-            self._require_operator(process, request, context)
+            self._require_operator(process, request)
         answer = await machine.carry_out_delivery(CloseMailbox(machine.new_ticket(), process))
         if isinstance(answer, DeliveryRefused):
             raise RefusedError(answer.refusal)
@@ -63,13 +62,12 @@ class MailboxCalls:
         self._endpoints.close_mailbox(answer.mailbox, self._closed(process))
         return told
 
-    def _require_operator(self, pattern: NodeId, request: wire.CloseMailboxRequest, context: Context) -> None:
+    def _require_operator(self, pattern: NodeId, request: wire.CloseMailboxRequest) -> None:
         """Raise `RefusedError` unless an operator of this machine means to close the mailbox of a gateway.
 
         The mail of a whole organisation may wait in it, and its gateway may be away for a moment only.
         """
-        is_here = is_loopback(context.peer()) and not is_forwarded(context)
-        if not (request.force and is_here):
+        if not (request.force and current_caller().is_operator_here):
             raise refuse(
                 Reason.PERMISSION_DENIED,
                 f"{pattern} is the mailbox of a gateway, and what it keeps would be lost: stop the gateway, then close "

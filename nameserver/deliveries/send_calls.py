@@ -21,13 +21,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 from delivery.model.events import Accepted, Answer, DatagramSent, DeliveryRefused, Send, Settled
 from delivery.model.words import MessageContent
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, TargetSet, refuse
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Context
 from nameserver.calls.stream_places import StreamPlace, network_of_caller
 from nameserver.deliveries import message_wire, queue_sending
 from nameserver.deliveries.machine import DeliveryMachine
 from nameserver.deliveries.send_lanes import HomeLane
 from nameserver.deliveries.who_may_send import WhoMaySend
-from nameserver.routing.forwarding import Forwarder, is_forwarded, not_owned_here, working_seconds
+from nameserver.routing.forwarding import Forwarder, not_owned_here, working_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire.conversion import KnownIds
 from shadowtree.v1 import delivery_pb2 as wire
@@ -141,7 +142,7 @@ class _SendStream:
         self._calls = calls
         self._machine = calls.machine
         self._context = context
-        self._is_forwarded = is_forwarded(context)
+        self._is_forwarded = current_caller().is_forwarded
         self._source = network_of_caller(context)
         self._unanswered: deque[_Unanswered] = deque()
         self._messages_unanswered = 0

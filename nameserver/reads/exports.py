@@ -12,12 +12,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, S
 from functools import partial
 
 from namegraph import NO_DETAILS, CoreQueries, NodeId, ServerId
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.stable_listing import groups_sorted, in_chunks
 from nameserver.reads.sorted_merge import merged
 from nameserver.routing.fan_out import stream_part
-from nameserver.routing.forwarding import Forwarder, is_forwarded, working_seconds
+from nameserver.routing.forwarding import Forwarder, working_seconds
 from nameserver.routing.ownership import Routing
 from nameserver.wire import conversion
 from nameserver.wire.chunk_cache import chunks_of
@@ -59,7 +60,7 @@ class ExportCalls:
             # No pause until the first row: readers still see the kept state.
             apart, details = self._resolver.uncertainty().of_own_arcs(), partial(_details_in, state)
             own = await in_chunks(self._resolver.export(subnet=subnet, state=state), lambda rows: _chunk(rows, details))
-        if request.subnet or self._routing.is_alone or is_forwarded(context):
+        if request.subnet or self._routing.is_alone or current_caller().is_forwarded:
             return [*own, _closing_chunk(apart)] if apart else own
         return self._united(own, apart, request, context)
 

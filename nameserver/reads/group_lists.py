@@ -31,11 +31,12 @@ from namegraph import (
     parse_name,
     refuse,
 )
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.stable_listing import groups_sorted
 from nameserver.routing.fan_out import ask_part, newest
-from nameserver.routing.forwarding import Forwarder, is_forwarded, part_seconds
+from nameserver.routing.forwarding import Forwarder, part_seconds
 from nameserver.routing.ownership import Routing
 from nameserver.wire import conversion
 from resolver.membership import MembershipResolver
@@ -72,7 +73,7 @@ class GroupListCalls:
         self._routing.require_owned(subnet)
         await groups_sorted(self._resolver.group_order)
         own = self._own_page(request, subnet, search)
-        if request.subnet or self._routing.is_alone or is_forwarded(context):
+        if request.subnet or self._routing.is_alone or current_caller().is_forwarded:
             return own
         servers, never_met = await self._routing.others()
         seconds = part_seconds(context)

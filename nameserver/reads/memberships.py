@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from namegraph import CoreQueries, NodeId, Reason, RefusedError, ServerId, refuse, subnet_of
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.reads.resolve_stream import headed
 from nameserver.routing.fan_out import newest, stream_part
-from nameserver.routing.forwarding import Forwarder, is_forwarded, part_seconds
+from nameserver.routing.forwarding import Forwarder, part_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire import conversion
 from nameserver.wire.chunk_cache import chunks_of
@@ -44,7 +45,7 @@ class MembershipCalls:
         resolver, uncertainty, is_direct = self._resolver, self._resolver.uncertainty(), request.direct
         own = resolver.direct_memberships(member) if is_direct else resolver.memberships(member)
         apart = set(uncertainty.into(member) if is_direct else uncertainty.above(member))
-        if owner_kind is OwnerKind.OURS or self._routing.is_alone or is_forwarded(context):
+        if owner_kind is OwnerKind.OURS or self._routing.is_alone or current_caller().is_forwarded:
             return _answer(own, revision=self._core.revision, silent=apart, is_direct=is_direct)
         found = _Found(is_direct)
         if owner_kind is OwnerKind.ANOTHERS and await self._ask_home(member, request, context, found):

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import grpc
 
 from namegraph import CoreQueries, NodeId, NodeKind, Reason, ServerId, refuse
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.routing.fan_out import ask_part, newest
-from nameserver.routing.forwarding import Forwarder, is_forwarded, part_seconds
+from nameserver.routing.forwarding import Forwarder, part_seconds
 from nameserver.routing.ownership import Routing
 from nameserver.wire import conversion
 from shadowtree.v1 import name_service_pb2 as messages
@@ -48,7 +49,7 @@ class SpellingCalls:
         names = [conversion.read_id(name, "names", known) for name in request.names]
         groups, processes = self._known_here(names)
         revisions, silent = [self._core.revision], set[str]()
-        if not (self._routing.is_alone or is_forwarded(context)):
+        if not (self._routing.is_alone or current_caller().is_forwarded):
             servers, never_met = await self._routing.others()
             silent.update(never_met)
             parts = await asyncio.gather(*(self._ask(server, request, context) for server in servers))

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, NoReturn
+from urllib.parse import urlencode
 
 import grpc
 
@@ -22,7 +23,7 @@ from namegraph import Reason, RefusedError, ServerId, refuse
 from nameserver.routing.planned_restarts import RESTARTS_LIMIT, is_outlasted, outlast_restarts
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.transport.relayed_channel import CallChannel, Metadata
-from nameserver.wire.metadata import CALLER_KEY, FORWARDED_KEY, TRACE_CONTEXT
+from nameserver.wire.metadata import CALLER, CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY, TRACE_CONTEXT
 from nameserver.wire.status_mapping import refusal_of
 
 PART_SECONDS = 10.0
@@ -38,11 +39,6 @@ TELLING_SECONDS = 1.0
 _NEVER_SENT = ("failed to connect to all addresses", "DNS resolution failed")
 
 Context = grpc.aio.ServicerContext[Any, Any]
-
-
-def is_forwarded(context: Context) -> bool:
-    """Return True if another server forwarded this call."""
-    return any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ())
 
 
 def working_seconds(context: Context) -> float | None:
@@ -66,11 +62,18 @@ class Forwarder:
 
     def __init__(self, *, server: ServerId, directory: PeerDirectory) -> None:
         self._directory = directory
-        self._mark = ((FORWARDED_KEY, server),)
+        self._own_mark = urlencode({"server": server})
+        self._old_mark = (FORWARDED_KEY, server)
 
-    def _metadata(self, caller: str = "") -> Metadata:
-        asked_by = ((CALLER_KEY, caller),) if caller.isascii() and caller else ()
-        return (*self._mark, *asked_by, *TRACE_CONTEXT.get())
+    def _metadata(self) -> Metadata:
+        """Return the mark of the caller of this task, in its present form and in that of protocol 7."""
+        caller, trace = CALLER.get(), TRACE_CONTEXT.get()
+        if caller is None:
+            return ((PRINCIPAL_KEY, self._own_mark), self._old_mark, *trace)
+        mark = (PRINCIPAL_KEY, f"{caller.mark()}&{self._own_mark}")
+        address = caller.address
+        asked_by = ((CALLER_KEY, address),) if address.isascii() and address else ()
+        return (mark, self._old_mark, *asked_by, *trace)
 
     async def require_reachable(self, home: ServerId) -> None:
         """Raise `RefusedError` if it is known that a call to this server would not arrive."""
@@ -85,7 +88,6 @@ class Forwarder:
         seconds: float | None,
         changes: bool = False,
         is_repeatable: bool = True,
-        caller: str = "",
     ) -> bytes:
         """Send one message and return the answer, also if the server restarts meanwhile.
 
@@ -96,9 +98,7 @@ class Forwarder:
 
         async def attempt() -> bytes:
             channel = await self._channel_to(home, deadline)
-            call = channel.unary_unary(method, None, None)(
-                request, timeout=_left(deadline), metadata=self._metadata(caller)
-            )
+            call = channel.unary_unary(method, None, None)(request, timeout=_left(deadline), metadata=self._metadata())
             with self._until_lost(home, call, changes=changes):
                 answer: bytes = await call
             return answer
@@ -113,7 +113,6 @@ class Forwarder:
         *,
         seconds: float | None,
         is_repeatable: bool,
-        caller: str,
     ) -> bytes:
         """Send a change whose request is a stream, as `ask` does. `chunks` makes its messages for each attempt."""
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
@@ -124,9 +123,7 @@ class Forwarder:
 
         async def attempt() -> bytes:
             channel = await self._channel_to(home, deadline)
-            call = channel.stream_unary(method, None, None)(
-                sent(), timeout=_left(deadline), metadata=self._metadata(caller)
-            )
+            call = channel.stream_unary(method, None, None)(sent(), timeout=_left(deadline), metadata=self._metadata())
             with self._until_lost(home, call, changes=True):
                 answer: bytes = await call
             return answer
@@ -179,11 +176,11 @@ class Forwarder:
             call.cancel()
 
     async def send(
-        self, home: ServerId, method: str, requests: AsyncIterator[bytes], *, seconds: float | None, caller: str
+        self, home: ServerId, method: str, requests: AsyncIterator[bytes], *, seconds: float | None
     ) -> bytes:
         """Send many messages of a change, and return the answer."""
         channel = await self._directory.channel_to(home)
-        call = channel.stream_unary(method, None, None)(requests, timeout=seconds, metadata=self._metadata(caller))
+        call = channel.stream_unary(method, None, None)(requests, timeout=seconds, metadata=self._metadata())
         with self._until_lost(home, call, changes=True):
             answer: bytes = await call
         return answer

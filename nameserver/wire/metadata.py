@@ -1,17 +1,39 @@
-"""Keys of the metadata of calls between name servers."""
+"""Keys of the metadata of calls, and what a task passes on with the calls that it makes."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
+from typing import Final, Protocol
 
-FORWARDED_KEY = "shadowtree-forwarded-by"
-"""Metadata key of a forwarded call. The value is the server that forwarded it."""
+FORWARDED_KEY: Final = "shadowtree-forwarded-by"
+"""Metadata key of a forwarded call between servers up to protocol 7. The value is the server that forwarded it."""
 
-CALLER_KEY = "shadowtree-caller"
-"""Metadata key of a forwarded update. The value is the address of the client that called the forwarding server."""
+CALLER_KEY: Final = "shadowtree-caller"
+"""Metadata key of a forwarded update between servers up to protocol 7: the address of the client."""
+
+PRINCIPAL_KEY: Final = "shadowtree-principal"
+"""Metadata key of a forwarded call: the caller of the forwarding server (`nameserver/access/marks.py`)."""
+
+AUTHORIZATION_KEY: Final = "authorization"
+"""Metadata key of a credential. The value is ``Bearer`` and an API key or a token."""
 
 TRACE_KEYS = ("traceparent", "tracestate")
 """Metadata keys of the trace that a call is a part of (W3C Trace Context)."""
 
 TRACE_CONTEXT: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("trace context", default=())
 """Metadata of these keys for the calls that a task makes to carry out a call. Empty if the call is not traced."""
+
+
+class AskedFor(Protocol):
+    """Caller whose call a task carries out."""
+
+    def mark(self) -> str:
+        """Return the value of `PRINCIPAL_KEY` for the calls that the task makes."""
+
+    @property
+    def address(self) -> str:
+        """Address of the client, for display. Empty if it is not known."""
+
+
+CALLER: ContextVar[AskedFor | None] = ContextVar("caller", default=None)
+"""Caller of the call that a task carries out. None in tasks that no call began."""

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import grpc
 
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Answer, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
-from nameserver.routing.forwarding import Forwarder, is_forwarded, not_owned_here, working_seconds
-from nameserver.routing.origins import caller_of
+from nameserver.routing.forwarding import Forwarder, not_owned_here, working_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.writes.update_chunks import ChunkedUpdate, read_chunks
 
@@ -38,10 +38,10 @@ class ChunkedUpdateCalls:
         first = update.first_parent
         if self._routing.owner_kind(first) is not OwnerKind.ANOTHERS:
             return await self._updates.apply_chunked(update, context)
-        if is_forwarded(context):
+        if current_caller().is_forwarded:
             raise not_owned_here(first, self._routing.server)
         home = await self._routing.home_of(first)
-        is_repeatable, caller = bool(update.request_id), caller_of(context)
+        is_repeatable = bool(update.request_id)
         try:
             return await self._forwarder.ask_in_chunks(
                 home,
@@ -49,7 +49,6 @@ class ChunkedUpdateCalls:
                 update.encoded,
                 seconds=working_seconds(context),
                 is_repeatable=is_repeatable,
-                caller=caller,
             )
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
@@ -62,5 +61,4 @@ class ChunkedUpdateCalls:
             seconds=working_seconds(context),
             changes=True,
             is_repeatable=is_repeatable,
-            caller=caller,
         )

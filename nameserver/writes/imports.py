@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from namegraph import Committed, ImportCommand, NameGraph, Reason, ServerId, refuse
+from nameserver.access.caller import current_caller
+from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context, deadline_of
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.places import Places
 from nameserver.driver.run_loop import RunLoop
-from nameserver.routing.forwarding import Forwarder, is_forwarded, working_seconds
+from nameserver.routing.forwarding import Forwarder, working_seconds
 from nameserver.routing.import_chunks import first_parent, piece_count, pieces, subnets_in
-from nameserver.routing.origins import origin_of
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.routing.planned_restarts import Restarting, outlast_restarts
 from nameserver.routing.subnet_guard import SubnetGuard
@@ -68,7 +69,7 @@ class ImportCalls:
         self, chunks: AsyncIterator[messages.ImportChunk], context: Context
     ) -> messages.ImportSummary:
         """Read the stream to its end, then add all of it or nothing."""
-        if is_forwarded(context):
+        if current_caller().is_forwarded:
             with self._waiting.one():
                 async with self._places_for_forwarded:
                     return await self._carry_out(await self._receive(chunks, context))
@@ -106,7 +107,7 @@ class ImportCalls:
             columns.command,
             ticket=self._run_loop.new_ticket(),
             deadline=deadline_of(context, self._run_loop),
-            origin=origin_of(context, request_id=request_id, server=self._routing.server),
+            origin=origin_of(request_id=request_id, server=self._routing.server),
         )
 
     async def _carry_out(self, command: ImportCommand) -> messages.ImportSummary:
@@ -135,8 +136,7 @@ class ImportCalls:
         return routing.server if routing.owner_kind(first) is OwnerKind.UNOWNED else await routing.home_of(first)
 
     async def _forward(self, home: ServerId, command: ImportCommand, context: Context) -> messages.ImportSummary:
-        seconds, caller = working_seconds(context), command.origin.caller
-        answer = await self._forwarder.send(home, METHOD, _chunks(command), seconds=seconds, caller=caller)
+        answer = await self._forwarder.send(home, METHOD, _chunks(command), seconds=working_seconds(context))
         return messages.ImportSummary.FromString(answer)
 
 

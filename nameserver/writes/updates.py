@@ -31,9 +31,9 @@ from namegraph import (
     are_canonical,
     refuse,
 )
+from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context, deadline_of
 from nameserver.driver.run_loop import RunLoop
-from nameserver.routing.origins import origin_of
 from nameserver.routing.planned_restarts import Restarting, outlast_restarts
 from nameserver.routing.subnet_guard import SubnetGuard
 from nameserver.wire import conversion
@@ -267,7 +267,7 @@ class UpdateCalls:
         run_loop = self._run_loop
         request_id = self._request_ids.given_or_new(request.request_id)
         deadline = deadline_of(context, run_loop)
-        origin = origin_of(context, request_id=request_id, server=run_loop.server)
+        origin = origin_of(request_id=request_id, server=run_loop.server)
 
         async def attempt() -> Committed:
             if composite is not None:

@@ -28,6 +28,7 @@ from resolver.parts import Parts
 from shadowtree import aio
 from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
 from storage.memory import MemoryDatabase, MemoryStore
+from tests.callers import identified
 
 
 class FakeDirectory:
@@ -133,8 +134,8 @@ class NameServer:
         }
         self._server.add_generic_rpc_handlers(
             (
-                grpc.method_handlers_generic_handler(NAME_SERVICE, name_service_handlers(**built)),
-                grpc.method_handlers_generic_handler(PEER_SERVICE, peer_question_handlers(**built)),
+                grpc.method_handlers_generic_handler(NAME_SERVICE, identified(name_service_handlers(**built))),
+                grpc.method_handlers_generic_handler(PEER_SERVICE, identified(peer_question_handlers(**built))),
             )
         )
         self.short_ways = short_ways(core=self.reads, resolver=resolver, directory=directory)

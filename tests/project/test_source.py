@@ -59,9 +59,9 @@ def test_the_time_of_day_is_read_only_to_be_shown():
     # for days. Certificates begin and expire at a time of day. Snapshots and reports of audits show when they were made.
     assert sorted(readers) == [
         "mailing/shell/spooling.py",
+        "nameserver/access/origins.py",
         "nameserver/admin_service.py",
         "nameserver/driver/start_number.py",
-        "nameserver/routing/origins.py",
         "nameserver/telemetry/clock_watch.py",
         "nameserver/telemetry/state_metrics.py",
         "nameserver/transport/peer_transport.py",
@@ -70,6 +70,39 @@ def test_the_time_of_day_is_read_only_to_be_shown():
         "shadowtree/client/snapshots/tables.py",
         "spark_graph_jobs/run.py",
     ]
+
+
+def test_identities_are_read_from_metadata_in_one_place():
+    """Handlers ask for the caller that was found. Traces and calls that are passed on unread are no identities."""
+    readers = [
+        place(source)
+        for source in SOURCES
+        if source.is_relative_to(ROOT / "nameserver") and "invocation_metadata" in source.read_text()
+    ]
+    assert sorted(readers) == [
+        "nameserver/access/identify.py",
+        "nameserver/calls/relayed_calls.py",
+        "nameserver/telemetry/traces.py",
+    ]
+
+
+def test_every_service_is_added_behind_the_identification_of_callers():
+    added = [
+        (place(source), line.strip())
+        for source in SOURCES
+        if source.is_relative_to(ROOT / "nameserver")
+        for line in source.read_text().splitlines()
+        if "method_handlers_generic_handler" in line or "add_generic_rpc_handlers" in line
+    ]
+    # Calls that are passed on go to a server that identifies their callers itself.
+    assert added == [
+        (
+            "nameserver/server.py",
+            "server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))",
+        ),
+        ("nameserver/server.py", "public.add_generic_rpc_handlers((relays,))"),
+    ]
+    assert "found = identification.handlers(arriving.handlers(found))" in (ROOT / "nameserver/server.py").read_text()
 
 
 def test_no_file_names_the_place_it_was_written_at():

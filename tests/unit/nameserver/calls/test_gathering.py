@@ -12,6 +12,7 @@ from nameserver.calls.gathering import BATCHES_OF_CALLER_LIMIT
 from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.wire.metadata import FORWARDED_KEY
 from nameserver.wire.status_mapping import refusal_of
+from tests.callers import identified
 
 CHUNK = bytes(1_000)
 
@@ -27,7 +28,7 @@ class Server:
         handlers = {"Batch": grpc.stream_unary_rpc_method_handler(self.batch)}
         found = guarded(handlers, places=Places(100), request_bytes=self.request_bytes, chunked={"Batch"})
         self.server = grpc.aio.server()
-        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Service", found),))
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Service", identified(found)),))
         self.channels = []
 
     async def __aenter__(self):

@@ -10,6 +10,7 @@ from nameserver.calls import places as places_module
 from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.wire.metadata import FORWARDED_KEY
 from nameserver.wire.status_mapping import refusal_of
+from tests.callers import identified
 
 SERVICE = "test.Service"
 OTHER = "test.Other"
@@ -33,7 +34,7 @@ class Under:
                 "Generated": grpc.stream_stream_rpc_method_handler(self.generated),
             }
             found = guarded(handlers, places=Places(count), request_bytes=self.request_bytes)
-            self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))
+            self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, identified(found)),))
 
     async def __aenter__(self):
         port = self.server.add_insecure_port("127.0.0.1:0")

@@ -16,7 +16,7 @@ from nameserver.calls.stream_places import (
     USED_SECONDS,
     StreamPlaces,
 )
-from nameserver.wire.metadata import FORWARDED_KEY
+from tests.callers import caller, calling
 
 HERE = "ipv4:127.0.0.1:40000"
 
@@ -24,14 +24,11 @@ HERE = "ipv4:127.0.0.1:40000"
 class Call:
     """A call as gRPC shows it to a handler."""
 
-    def __init__(self, peer, *, is_passed_on=False):
-        self._peer, self._is_passed_on = peer, is_passed_on
+    def __init__(self, peer):
+        self._peer = peer
 
     def peer(self):
         return self._peer
-
-    def invocation_metadata(self):
-        return ((FORWARDED_KEY, "b.x"),) if self._is_passed_on else ()
 
 
 class Hall:
@@ -47,7 +44,8 @@ class Hall:
 
     async def _open(self, peer, more):
         async with AsyncExitStack() as stack:
-            place = await stack.enter_async_context(self.places.one(said(), Call(peer, **more)))
+            with calling(caller(peer, **more)):
+                place = await stack.enter_async_context(self.places.one(said(), Call(peer)))
             place.close = (await self._leaving.enter_async_context(stack.pop_all())).aclose
             place.end = lambda why: self.told.append((place, why.refusal))
             return place
@@ -74,7 +72,7 @@ async def hall():
         ("ipv4:192.0.2.{}:4000", {}, STREAMS_OF_NETWORK_LIMIT),
         ("ipv6:[2001:db8::{}]:4000", {}, STREAMS_OF_NETWORK_LIMIT),
         ("ipv4:127.0.0.{}:4000", {}, STREAMS_OF_THIS_MACHINE_LIMIT),
-        ("ipv4:192.0.2.{}:4000", {"is_passed_on": True}, STREAMS_PASSED_ON_LIMIT),
+        ("ipv4:192.0.2.{}:4000", {"via": "b.x"}, STREAMS_PASSED_ON_LIMIT),
     ],
 )
 async def test_no_network_takes_all_places(hall, peer, more, limit):
@@ -167,11 +165,12 @@ async def test_a_stream_that_does_not_end_when_it_is_told_is_ended(monkeypatch):
         async with places.one(said(), Call(HERE)):
             await asyncio.get_running_loop().create_future()
 
-    task = asyncio.ensure_future(deaf())
-    await asyncio.sleep(0)
-    now = IDLE_SECONDS
-    async with places.one(said(), Call(HERE)):
-        async with asyncio.timeout(10):
-            await asyncio.wait((task,))
-        assert task.cancelled()
-        assert len(places) == 1
+    with calling():
+        task = asyncio.ensure_future(deaf())
+        await asyncio.sleep(0)
+        now = IDLE_SECONDS
+        async with places.one(said(), Call(HERE)):
+            async with asyncio.timeout(10):
+                await asyncio.wait((task,))
+            assert task.cancelled()
+            assert len(places) == 1

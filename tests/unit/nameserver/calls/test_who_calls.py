@@ -11,6 +11,7 @@ from nameserver.calls.relayed_calls import RelayedCalls
 from nameserver.config.addresses import is_loopback
 from nameserver.transport.relayed_channel import RELAY_KEY
 from nameserver.wire.metadata import FORWARDED_KEY
+from tests.callers import caller, calling
 
 HERE = ["ipv4:127.0.0.1:50000", "ipv4:127.9.9.9:1", "ipv6:%5B::1%5D:50000", "ipv6:[::ffff:127.0.0.1]:7"]
 ELSEWHERE = [
@@ -50,9 +51,10 @@ async def test_what_changes_a_server_is_refused_to_callers_of_other_machines():
 
     guarded = _from_this_machine(method)
     for address in HERE:
-        assert await guarded("done", Call(address)) == "done"
+        with calling(caller(address)):
+            assert await guarded("done", Call(address)) == "done"
     for address in ELSEWHERE:
-        with pytest.raises(RefusedError, match="admin_listen"):
+        with calling(caller(address)), pytest.raises(RefusedError, match="admin_listen"):
             await guarded("done", Call(address))
 
 

@@ -23,6 +23,7 @@ from nameserver.delivery_service import (
 from nameserver.driver.letting_out import DatagramCounts
 from resolver.membership import MembershipResolver
 from shadowtree.v1.name_service_pb2 import CheckResponse
+from tests.callers import identified
 from tests.unit.delivery.servers import Servers
 
 
@@ -297,8 +298,8 @@ async def places(*subnets):
         questions = delivery_question_handlers(**parts, check=checking(servers, directory, asked))
         server = grpc.aio.server()
         kept = guarded(handlers, places=Places(100), request_bytes=RequestBytes(), patient=PATIENT_METHODS)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(DELIVERY_SERVICE, kept),))
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(PEER_SERVICE, questions),))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(DELIVERY_SERVICE, identified(kept)),))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(PEER_SERVICE, identified(questions)),))
         address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         await server.start()
         running.append(server)

@@ -10,6 +10,7 @@ from nameserver.reads import group_lists
 from nameserver.reads.group_lists import GroupListCalls
 from resolver.membership import MembershipResolver
 from shadowtree.v1 import name_service_pb2 as messages
+from tests.callers import calling
 from tests.cores import CoreUnderTest
 from tests.simulation.scene import A, B, C, G, H, stop_before_the_commit
 from tests.simulation.test_old_copies import SceneWithCopies
@@ -44,9 +45,6 @@ class FakeForwarder:
 
 
 class FakeContext:
-    def invocation_metadata(self):
-        return ()
-
     def time_remaining(self):
         return None
 
@@ -57,7 +55,8 @@ async def page_of(core, *unheard, pages=None, never_met=(), **asked):
     resolver = MembershipResolver(core, unheard=lambda: unheard)
     routing = FakeRouting(*pages, never_met=never_met)
     calls = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=FakeForwarder(pages))
-    return await calls.list_groups(messages.ListGroupsRequest(**asked), FakeContext())
+    with calling():
+        return await calls.list_groups(messages.ListGroupsRequest(**asked), FakeContext())
 
 
 async def listed(core, *unheard, **asked):

@@ -166,7 +166,7 @@ async def test_a_call_ends_when_its_server_is_lost(changes, reason):
 async def test_a_change_of_many_messages_whose_server_is_lost_is_in_doubt():
     directory = SilentServer()
     forwarder = Forwarder(server="one", directory=directory)
-    task = await begun(forwarder.send("two", "/method", None, seconds=None, caller=""), directory)
+    task = await begun(forwarder.send("two", "/method", None, seconds=None), directory)
     directory.lose()
     with pytest.raises(RefusedError) as caught:
         await task

@@ -1,0 +1,1 @@
+"""Callers: each is found once a call, by what its listener and its credential prove."""

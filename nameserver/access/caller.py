@@ -1,0 +1,150 @@
+"""The caller of a call: found once, when the call begins, and held for the task that carries the call out.
+
+    listener, credential, mark of a peer --identify--> Caller --ContextVar--> handlers, updates, forwarded calls
+
+Source: docs/operators.md, "Security".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Final, NewType
+from urllib.parse import urlencode
+
+from namegraph import InvalidNameError, Reason, ServerId, Subnet, parse_name, refuse
+from nameserver.config.addresses import host_and_port_of, is_loopback
+from nameserver.wire.metadata import CALLER
+
+Principal = NewType("Principal", str)
+"""Name of a person or program, ``LOCAL@SUBNET``, or one of the names below that no credential gives."""
+
+ANONYMOUS: Final = Principal("anonymous")
+"""Caller that proves nothing."""
+
+LOCAL_SUBNET: Final = Subnet("local")
+"""Subnet of operators of this machine. No credential and no other server speaks for it."""
+
+OPERATOR: Final = Principal(f"operator@{LOCAL_SUBNET}")
+"""Caller that opened the local socket."""
+
+CREDENTIAL_LIMIT: Final = 100
+"""Characters of the name of a credential, which logs repeat."""
+
+
+MARKS_KEPT: Final = 1_000
+"""Marks that are kept by caller. A caller whose calls are forwarded calls often."""
+
+
+class How(Enum):
+    """Proof by which a caller is known."""
+
+    LOOPBACK = "loopback"
+    """Plaintext connection to an unprotected server. It proves nothing."""
+    NONE = "none"
+    """Encrypted connection without a credential."""
+    LOCAL = "local"
+    """Local socket, which operators of this machine alone can open."""
+    KEY = "key"
+    """API key."""
+    TOKEN = "token"  # noqa: S105
+    """Token of an issuer."""
+    CERTIFICATE = "certificate"
+    """Certificate of a user."""
+    PEER = "peer"
+    """Other server, by its certificate, or by its word where connections prove nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """One caller, as far as it is proven."""
+
+    principal: Principal
+    how: How
+    peer: str = ""
+    """Other end of the connection, as gRPC names it."""
+    credential: str = ""
+    """Name of the credential, never its secret: the id of a key, a digest of a token, a fingerprint. Empty for none."""
+    until: float | None = None
+    """Time of day at which the credential ends, in seconds since 1970. None if it does not end."""
+    via: ServerId | None = None
+    """Server that forwarded the call. None if the caller called this server."""
+    told_address: str = ""
+    """Address of the client, as the forwarding server gives it."""
+    privileges: frozenset[str] | None = None
+    """Privileges that the credential is good for. None for all that the principal has."""
+
+    @property
+    def is_forwarded(self) -> bool:
+        """True if another server forwarded the call."""
+        return self.via is not None
+
+    @property
+    def is_operator_here(self) -> bool:
+        """True if the caller opened the local socket, or is on the machine of a server without protection."""
+        if self.how is How.LOOPBACK:
+            return is_loopback(self.peer)
+        return self.how is How.LOCAL
+
+    @property
+    def address(self) -> str:
+        """Address HOST:PORT of the client, for display. Empty if it is not known."""
+        if self.how is How.LOCAL:
+            return "local socket"
+        return self.told_address if self.is_forwarded else printable(host_and_port_of(self.peer))
+
+    def mark(self) -> str:
+        """Return the mark with which this server forwards a call of this caller (`marks.py`)."""
+        return _mark(self)
+
+
+@lru_cache(maxsize=MARKS_KEPT)
+def _mark(caller: Caller) -> str:
+    return urlencode({"principal": caller.principal, "address": caller.address, "how": caller.how.value})
+
+
+def current_caller() -> Caller:
+    """Return the caller of the call that this task carries out. It is an error to ask outside of a call."""
+    caller = CALLER.get()
+    assert isinstance(caller, Caller), "this task carries out no call that passed `identify`"
+    return caller
+
+
+def read_principal(text: str) -> Principal:
+    """Return the canonical form of a principal ``LOCAL@SUBNET``. Raises `RefusedError` (INVALID_NAME)."""
+    try:
+        name = parse_name(text)
+    except InvalidNameError as error:
+        raise refuse(
+            Reason.INVALID_NAME,
+            f"{error} (field: principal); a principal is written LOCAL@SUBNET",
+            name=error.name,
+            why=error.why,
+            field="principal",
+        ) from None
+    if subnet_of_principal(Principal(name)) == LOCAL_SUBNET:
+        raise refuse(
+            Reason.INVALID_NAME,
+            f"{name}: the subnet {LOCAL_SUBNET} is that of operators on the server's own machine; no credential gives "
+            "a principal of it",
+            name=name,
+            field="principal",
+        )
+    return Principal(name)
+
+
+def subnet_of_principal(principal: Principal) -> Subnet | None:
+    """Return the subnet of a principal. None if it has none."""
+    _, at, subnet = principal.partition("@")
+    return Subnet(subnet) if at else None
+
+
+def guest_of(server: ServerId) -> Principal:
+    """Return the principal of callers for whom another server cannot speak."""
+    return Principal(f"guest@{server}")
+
+
+def printable(text: str) -> str:
+    """Return a text of others for logs and answers: without control characters, and not too long."""
+    return "".join(character if character.isprintable() else "?" for character in text)[:CREDENTIAL_LIMIT]

@@ -1,0 +1,145 @@
+"""Callers, as listeners, credentials and the marks of other servers prove them."""
+
+import pytest
+
+from namegraph import Reason, RefusedError
+from nameserver.access.caller import ANONYMOUS, OPERATOR, How, current_caller, read_principal
+from nameserver.access.identify import KNOWN_CALLERS_LIMIT, Identification, Listener
+from nameserver.access.marks import MARK_LIMIT
+from nameserver.routing.forwarding import Forwarder
+from nameserver.wire.metadata import CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY
+from tests.callers import caller, calling
+
+HERE, ELSEWHERE = "ipv4:127.0.0.1:40000", "ipv4:192.0.2.7:40000"
+
+
+class Call:
+    """A call as gRPC shows it."""
+
+    def __init__(self, peer=HERE, **metadata):
+        self._peer = peer
+        self._metadata = tuple((key.replace("_", "-"), value) for key, value in metadata.items())
+
+    def peer(self):
+        return self._peer
+
+    def invocation_metadata(self):
+        return self._metadata
+
+
+def found(call, listener=Listener.PLAINTEXT):
+    return Identification(listener).identify(call)
+
+
+def refusal(call, listener=Listener.PLAINTEXT):
+    with pytest.raises(RefusedError) as caught:
+        found(call, listener)
+    return caught.value.refusal
+
+
+def marked(text, peer=HERE):
+    return Call(peer, **{PRINCIPAL_KEY: text})
+
+
+@pytest.mark.parametrize(("peer", "is_operator"), [(HERE, True), (ELSEWHERE, False)])
+def test_a_plaintext_connection_proves_nothing(peer, is_operator):
+    who = found(Call(peer, user_agent="some client", unknown="x"))
+    assert (who.principal, who.how, who.via, who.until) == (ANONYMOUS, How.LOOPBACK, None, None)
+    assert who.address == peer.removeprefix("ipv4:")
+    assert who.is_operator_here is is_operator
+
+
+def test_who_opens_the_local_socket_is_an_operator():
+    who = found(Call("unix:"), Listener.LOCAL)
+    assert (who.principal, who.how, who.is_operator_here, who.address) == (OPERATOR, How.LOCAL, True, "local socket")
+
+
+def test_a_mark_of_protocol_7_is_believed_by_an_unprotected_server():
+    who = found(Call(**{FORWARDED_KEY: "b.x", CALLER_KEY: "192.0.2.9:4"}))
+    assert (who.principal, who.how, who.via, who.address) == (ANONYMOUS, How.PEER, "b.x", "192.0.2.9:4")
+    assert not who.is_operator_here
+
+
+def test_a_mark_names_a_principal_and_the_server_that_speaks_for_it():
+    who = found(marked("principal=ann%40b.x&server=b.x&address=192.0.2.9%3A4&how=key&later=1"))
+    assert (who.principal, who.how, who.via, who.address) == ("ann@b.x", How.PEER, "b.x", "192.0.2.9:4")
+
+
+def test_a_mark_without_a_caller_is_a_call_of_the_server_itself():
+    who = found(marked("server=b.x"))
+    assert (who.principal, who.via, who.address) == (ANONYMOUS, "b.x", "")
+
+
+def test_no_other_server_speaks_for_operators_of_this_machine():
+    who = found(marked("principal=operator%40local&server=b.x"))
+    assert (who.principal, who.is_operator_here) == ("guest@b.x", False)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "",
+        "ann@b.x",
+        "principal=ann&server=b.x",
+        "principal=a%00b%40b.x&server=b.x",
+        "principal=%ff%40b.x&server=b.x",
+        "principal=ann%40b.x",
+        "&".join(f"a{number}=1" for number in range(20)),
+        "principal=" + "a" * MARK_LIMIT,
+    ],
+)
+def test_a_mark_that_is_none_is_refused(mark):
+    found = refusal(marked(mark))
+    assert (found.reason, found.facts["field"]) == (Reason.INVALID_REQUEST, PRINCIPAL_KEY)
+    assert found.message.isprintable()
+    assert len(found.message) < 300
+
+
+def test_a_mark_shows_no_controls_and_no_long_text():
+    who = found(Call(**{FORWARDED_KEY: "b\x1b[2J" + "x" * 300, CALLER_KEY: "a\nb"}))
+    assert len(who.via) == 100
+    assert (who.via[:5], who.address) == ("b?[2J", "a?b")
+
+
+@pytest.mark.parametrize("key", [FORWARDED_KEY, PRINCIPAL_KEY])
+def test_no_server_forwards_to_a_local_socket(key):
+    assert refusal(Call("unix:", **{key: "server=b.x"}), Listener.LOCAL).reason is Reason.INVALID_REQUEST
+
+
+def test_callers_are_kept_by_connection_and_not_without_end():
+    identification = Identification(Listener.PLAINTEXT)
+    first = identification.identify(Call())
+    assert identification.identify(Call()) is first
+    for port in range(2 * KNOWN_CALLERS_LIMIT):
+        identification.identify(Call(f"ipv4:127.0.0.1:{port}"))
+    assert len(identification._known) <= KNOWN_CALLERS_LIMIT
+
+
+@pytest.mark.parametrize("principal", ["ann", "ann@", "ann@local", "a b@c@d", "ann@LOCAL"])
+def test_what_is_no_principal_is_refused(principal):
+    with pytest.raises(RefusedError) as caught:
+        read_principal(principal)
+    assert caught.value.refusal.reason is Reason.INVALID_NAME
+
+
+def test_a_principal_has_one_spelling():
+    assert read_principal("Ann@B.Example") == "Ann@b.example"
+
+
+def test_what_a_server_forwards_is_what_the_next_one_reads():
+    forwarder = Forwarder(server="b.x", directory=None)
+    with calling(caller(ELSEWHERE)):
+        sent = dict(forwarder._metadata())
+    who = found(Call("ipv4:127.0.0.1:1", **sent))
+    assert (who.principal, who.via, who.address) == (ANONYMOUS, "b.x", "192.0.2.7:40000")
+    assert (sent[FORWARDED_KEY], sent[CALLER_KEY]) == ("b.x", "192.0.2.7:40000")
+
+
+def test_a_task_that_no_call_began_forwards_as_its_server():
+    who = found(Call(**dict(Forwarder(server="b.x", directory=None)._metadata())))
+    assert (who.principal, who.via) == (ANONYMOUS, "b.x")
+
+
+def test_a_handler_that_did_not_pass_the_wrapper_has_no_caller():
+    with pytest.raises(AssertionError):
+        current_caller()
