@@ -35,6 +35,7 @@ from nameserver.reads.bulk_checks import BulkCheckCalls
 from nameserver.reads.changes import ChangeCalls
 from nameserver.reads.check_and_describe import QuestionCalls
 from nameserver.reads.confirmations import Confirmations
+from nameserver.reads.confirmed_arcs import ConfirmedArcs
 from nameserver.reads.distributed_check import DistributedChecks
 from nameserver.reads.distributed_resolve import DistributedResolutions
 from nameserver.reads.duplication_records import ArcRecords
@@ -247,6 +248,13 @@ def _cross_checks(
         core=core,
         checks=checks,
         whole_groups=WholeGroups(core=core, resolutions=resolutions, routing=routing),
+        confirmed_arcs=ConfirmedArcs(
+            server=core.server,
+            forwarder=forwarder,
+            home_of=routing.known_home,
+            is_there=checks.has_arc,
+            clock=run_loop.now,
+        ),
         routing=routing,
         forwarder=forwarder,
         run_loop=run_loop,

@@ -37,6 +37,7 @@ class PeerFault(StrEnum):
     OTHER_ARCS = "commits changes to this server's arcs other than those agreed"
     OTHER_RECORDS = "commits ancestry of this server's nodes that does not follow from the update"
     OTHER_LOOPS = "commits a loop of groups that form no cycle"
+    CONTRADICTED = "tells memberships that the home of the group denies"
     NOT_ITS_TARGET = "sends messages to a group or a person of another server"
     NOT_ITS_MAIL = "carries mail of lists of another server's subnet"
     TOO_MANY_SERVERS = "names too many servers below a group"

@@ -81,7 +81,7 @@ class BulkCheckCalls:
         await self._filling.fill_for(members)
         routing = self._routing
         is_known_here = routing.is_alone or all(routing.owner_kind(member) is OwnerKind.OURS for member in members)
-        if is_known_here and not self._checks.may_miss_something:
+        if is_known_here and not (self._checks.may_miss_something or routing.unbelieved):
             answers = self._checks.all_known(groups, members)
             if answers is not None:
                 return Verdicts(answers_of(answers), self._core.revision)

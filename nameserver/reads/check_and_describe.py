@@ -58,6 +58,7 @@ class QuestionCalls:
         if not request.explain and (routing.owner_kind(member) is OwnerKind.OURS or routing.is_alone):
             finding = self._checks.finding(group, member)
             is_known = finding in (PairFinding.BELOW, PairFinding.NOT_BELOW)
+            is_known = is_known and self._checks.is_known_alone(group, member, finding, routing.unbelieved)
             if is_known and not self._checks.may_miss_something:
                 is_below = finding is PairFinding.BELOW
                 return messages.CheckResponse(is_member=is_below, revision=self._core.revision)

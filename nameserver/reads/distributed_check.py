@@ -13,6 +13,9 @@ own groups prove it, whatever the member's home would say. All pairs for one ser
 any server is a yes, because no server says it by an arc that may be gone meanwhile. A "no" is sure if every server that
 could say "yes" has answered. A "no" is also sure if the group's home says that all below the group is within reach.
 
+Servers of other organisations are not believed about groups of others. A "yes" then needs a pathname of which each arc
+is confirmed by the home of its parent (`confirmed_arcs.py`), and a "no" needs the group's home besides the member's.
+
 While servers agree on a view, each is uncertain of much for some milliseconds. Pairs that would be uncertain then are
 asked again until the servers have agreed.
 
@@ -24,11 +27,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
-from namegraph import CoreQueries, NodeId, Reason, RefusedError, ServerId, group_not_found, refuse, subnet_of
+from namegraph import ArcId, CoreQueries, NodeId, Reason, RefusedError, ServerId, group_not_found, refuse, subnet_of
 from nameserver.calls.read_your_writes import PEER_SERVICE
+from nameserver.reads.confirmed_arcs import ConfirmedArcs
 from nameserver.reads.local_check import UNSURE, LocalChecks, PairFinding
+from nameserver.reads.pathname_columns import read_pathnames
 from nameserver.reads.whole_groups import WholeGroups
 from nameserver.routing.fan_out import ask_part, newest
 from nameserver.routing.forwarding import Forwarder
@@ -111,6 +117,10 @@ class _Pair:
     """Servers that could have said "yes", and were not reached."""
     is_resolved: bool = False
     """True if the group's home was asked to resolve the group without these servers."""
+    is_proven: bool = False
+    """True if a "yes" needs no confirmation, or has one."""
+    told: list[tuple[ServerId, tuple[NodeId, ...]]] = field(default_factory=list)
+    """Pathnames from the group to the member, each with the server that told it."""
 
     @property
     def is_open(self) -> bool:
@@ -137,11 +147,13 @@ class DistributedChecks:
         core: CoreQueries,
         checks: LocalChecks,
         whole_groups: WholeGroups,
+        confirmed_arcs: ConfirmedArcs,
         routing: Routing,
         forwarder: Forwarder,
         run_loop: Steps,
     ) -> None:
         self._run_loop = run_loop
+        self.confirmed_arcs = confirmed_arcs
         self.core = core
         self.checks = checks
         self.whole_groups = whole_groups
@@ -157,7 +169,10 @@ class DistributedChecks:
         while True:
             inquiry = _Inquiry(question, self)
             verdicts = await inquiry.carry_out()
-            if not (inquiry.is_in_transition and UNCERTAIN in verdicts.answers) or steps.now() >= deadline:
+            may_change = inquiry.is_in_transition or inquiry.contradicted
+            if not (may_change and UNCERTAIN in verdicts.answers) or steps.now() >= deadline:
+                for server in inquiry.contradicted:
+                    self.routing.note_contradicted(server)
                 return verdicts
             await steps.next_step(min(pause_seconds, deadline - steps.now()))
             pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
@@ -182,6 +197,8 @@ class _Inquiry:
         self._question = question
         self._core = asking.core
         self._checks = asking.checks
+        self._confirmed_arcs = asking.confirmed_arcs
+        self._unbelieved = asking.routing.unbelieved
         self._whole_groups = asking.whole_groups
         self._routing = asking.routing
         self._forwarder = asking.forwarder
@@ -197,6 +214,10 @@ class _Inquiry:
         """Present names of renamed groups, as their homes report them, by the requested name."""
         self.is_in_transition = False
         """True if an asked server, this one included, may know more in a moment."""
+        self.contradicted: list[ServerId] = []
+        """Servers that told a membership which the home of a group denies, sorted. An update under way may be the
+        reason.
+        """
 
     async def carry_out(self) -> Verdicts:
         """Ask this server, then the other servers in two rounds."""
@@ -219,6 +240,7 @@ class _Inquiry:
         await self._let_others_go_first()
         await self._resolve()
         await self._let_others_go_first()
+        await self._prove()
         return self._verdicts()
 
     async def _let_others_go_first(self) -> None:
@@ -284,7 +306,8 @@ class _Inquiry:
         """
         whom: dict[ServerId, list[int]] = {}
         for position, (pair, group) in enumerate(zip(self._pairs, self._question.groups, strict=True)):
-            if not pair.is_open or (pair.exists and not pair.silent):
+            is_told = pair.exists and not pair.silent and not await self._needs_home(position)
+            if not pair.is_open or is_told:
                 continue
             if self._routing.owner_kind(group) is OwnerKind.UNOWNED:
                 heard = self._routing.heard_owner(group)
@@ -306,6 +329,72 @@ class _Inquiry:
                 if server not in pair.asked and server not in self._away:
                     whom.setdefault(server, []).append(position)
         return whom
+
+    async def _needs_home(self, position: int) -> bool:
+        """Return True if a "no" needs the word of the group's home, because the member's home belongs to another
+        organisation, or the group's does.
+        """
+        if not self._unbelieved or self._routing.owner_kind(self._question.groups[position]) is not OwnerKind.ANOTHERS:
+            return False
+        home = await self._home_of(self._question.groups[position])
+        if home is None or home in self._pairs[position].asked:
+            return False
+        member = self._question.members[position]
+        return home in self._unbelieved or self._routing.known_home(member) in self._unbelieved
+
+    async def _prove(self) -> None:
+        """Have the homes of arcs confirm each "yes" that rests on the word of another organisation."""
+        open_pairs = [pair for pair in self._pairs if pair.is_below and not pair.is_proven] if self._unbelieved else []
+        if not open_pairs:
+            return
+        question, unbelieved = self._question, self._unbelieved
+        arcs = [arc for pair in open_pairs for server, names in pair.told for arc in self._arcs_to_prove(server, names)]
+        proof = await self._confirmed_arcs.prove(
+            arcs,
+            believed=lambda home: home not in unbelieved,
+            seconds=question.seconds,
+            at_least_revision=question.at_least_revision,
+        )
+        self._revisions += proof.revisions
+        denied = {arc for arcs in proof.denied.values() for arc in arcs}
+        contradicted = set[ServerId]()
+        for pair in open_pairs:
+            pair.is_below, liars, silent = False, set[ServerId](), set[str]()
+            for server, names in pair.told:
+                needed = self._arcs_to_prove(server, names)
+                homes = {self._routing.known_home(arc.parent) for arc in needed}
+                if not denied.isdisjoint(needed):
+                    liars.add(server)
+                elif not proof.silent.isdisjoint(homes):
+                    silent.update(proof.silent.intersection(homes))
+                else:
+                    pair.is_below = pair.is_proven = True
+            if not pair.is_below:
+                pair.silent |= silent | liars or unbelieved
+                contradicted |= liars
+        self.contradicted = sorted(contradicted - {self._routing.server})
+        self._pathnames = [list(names) for pair in self._pairs for _, names in pair.told if pair.is_proven]
+
+    def _arcs_to_prove(self, server: ServerId, names: tuple[NodeId, ...]) -> list[ArcId]:
+        """Return the arcs of a pathname that other servers than the one that told it own."""
+        return [ArcId(*pair) for pair in pairwise(names) if self._routing.known_home(pair[0]) != server]
+
+    def _take_proofs(self, server: ServerId, positions: Iterable[int], told: Iterable[tuple[NodeId, ...]]) -> None:
+        for position, names in zip(positions, told, strict=True):
+            if names:
+                self._pairs[position].told.append((server, names))
+
+    def _prove_here(self, positions: list[int], findings: Iterable[int]) -> None:
+        """Note for each "yes" of this server if it rests on no other organisation, or else the pathname to prove."""
+        if not self._unbelieved:
+            return
+        question, own = self._question, self._routing.server
+        for position, finding in zip(positions, findings, strict=True):
+            if finding == PairFinding.BELOW:
+                group, member = question.groups[position], question.members[position]
+                pair = self._pairs[position]
+                pair.is_proven = pair.is_proven or self._checks.is_proven(group, member, self._unbelieved)
+                self._take_proofs(own, (position,), (tuple(self._checks.pathname(group, member)),))
 
     async def _ask(self, whom: dict[ServerId, list[int]]) -> None:
         self._ask_own(whom.pop(self._routing.server, []))
@@ -346,6 +435,7 @@ class _Inquiry:
             self._pairs[position].asked |= {own}
         findings = self._checks.findings(groups, members, settles=True)
         self._take(own, positions, findings)
+        self._prove_here(positions, findings)
         self._renamed |= self._checks.renamed(groups, findings)
         self._take_apart(positions, findings, self._checks.away(groups, members, findings))
         if self._question.explain:
@@ -362,6 +452,7 @@ class _Inquiry:
         findings = self._checks.findings(groups, members, settles=False)
         for position, finding in zip(positions, findings, strict=True):
             self._pairs[position].is_below |= finding == PairFinding.BELOW
+        self._prove_here(positions, findings)
         if self._question.explain and self._pairs[0].is_below:
             self._take_pathname(self._checks.pathname(groups[0], members[0]))
 
@@ -373,6 +464,7 @@ class _Inquiry:
             at_least_revision=self._question.at_least_revision,
             explain=self._question.explain,
             resolve=resolves,
+            with_pathnames=bool(self._unbelieved),
         )
         part = await ask_part(
             self._forwarder, server, METHOD, request, messages.CheckPartResponse, seconds=self._question.seconds
@@ -391,6 +483,12 @@ class _Inquiry:
                 for position in positions:
                     self._pairs[position].silent.add(server)
             self._take(server, positions, findings)
+            if self._unbelieved:
+                below = [
+                    at for at, finding in zip(positions, part.answers, strict=True) if finding == PairFinding.BELOW
+                ]
+                pairs = [(self._question.groups[at], self._question.members[at]) for at in below]
+                self._take_proofs(server, below, read_pathnames(part, pairs, self._core.graph.index))
             self._renamed.update((each.name, NodeId(each.to)) for each in part.renamed)
             self._take_apart(positions, findings, part.apart)
             self._take_pathname(part.pathname)

@@ -108,6 +108,8 @@ class KnownChecks:
         owner_kind = self._routing.owner_kind
         if not self._routing.is_alone and any(owner_kind(member) is not OwnerKind.OURS for member in members):
             return None
+        if self._routing.unbelieved:
+            return None
         findings = self._checks.all_known(groups, members)
         return None if findings is None else bytes(findings.translate(_ANSWERS))
 
@@ -123,6 +125,8 @@ class KnownChecks:
         if node is not None and not self._core.ancestors.is_known(node):
             return KnownCode.UNANSWERED
         finding = self._checks.finding(group, member)
+        if not self._checks.is_known_alone(group, member, finding, self._routing.unbelieved):
+            return KnownCode.OTHERS_KNOW_MORE
         if finding is PairFinding.BELOW:
             return KnownCode.YES
         return KnownCode.NO if finding is PairFinding.NOT_BELOW else KnownCode.UNANSWERED

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from namegraph import ArcId, CoreQueries, Reason, is_plain, only, refuse
+from namegraph import ArcId, CoreQueries, NodeId, Reason, is_plain, only, refuse
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.calls.stable_listing import collected
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.bulk_checks import CHECK_PAIRS_LIMIT
+from nameserver.reads.confirmed_arcs import CONFIRMED_ARCS_LIMIT, NOT_OWNED, NOT_THERE, THERE
 from nameserver.reads.distributed_resolve import DistributedResolutions, own_part
 from nameserver.reads.duplication_records import DESCRIBED_ARCS_LIMIT
 from nameserver.reads.local_check import LocalChecks, PairFinding
+from nameserver.reads.pathname_columns import put_pathnames
 from nameserver.reads.whole_groups import WholeGroups
 from nameserver.routing.fan_out import newest
 from nameserver.routing.forwarding import Forwarder, not_owned_here, part_seconds
@@ -29,7 +31,7 @@ from shadowtree.v1 import peer_pb2 as messages
 
 
 class PeerQuestionCalls:
-    """Servicer of CheckPart, DescribeArcs, ResolvePart and TellBasis, from this server alone unless asked
+    """Servicer of CheckPart, ConfirmArcs, DescribeArcs, ResolvePart and TellBasis, from this server alone unless asked
     to resolve.
     """
 
@@ -73,7 +75,7 @@ class PeerQuestionCalls:
                     findings[place] = PairFinding.APART
             revisions += told.revisions
             away.update(told.away)
-        return messages.CheckPartResponse(
+        response = messages.CheckPartResponse(
             answers=bytes(findings),
             apart=sorted({*self._checks.away(groups, members, findings), *away}),
             view=self._core.view,
@@ -85,6 +87,34 @@ class PeerQuestionCalls:
                 for name, to in self._checks.renamed(groups, findings).items()
             ],
         )
+        if request.with_pathnames:
+            pairs = zip(groups, members, strict=True)
+            below = [pair for pair, finding in zip(pairs, findings, strict=True) if finding == PairFinding.BELOW]
+            put_pathnames(response, await self._checks.pathnames(below))
+        return response
+
+    async def confirm_arcs(
+        self, request: messages.ConfirmArcsRequest, context: Context
+    ) -> messages.ConfirmArcsResponse:
+        """Return for each arc if it is there, as far as this server owns its parent."""
+        del context
+        if len(request.parents) != len(request.children) or len(request.parents) > CONFIRMED_ARCS_LIMIT:
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"{len(request.parents)} parents and {len(request.children)} children are no columns of at most "
+                f"{CONFIRMED_ARCS_LIMIT} arcs",
+                field="children",
+            )
+        known = self._core.graph.index
+        parents = [conversion.read_id(name, "parents", known) for name in request.parents]
+        children = [conversion.read_id(name, "children", known) for name in request.children]
+        answers = bytes(map(self._confirmed, parents, children))
+        return messages.ConfirmArcsResponse(answers=answers, revision=self._core.revision)
+
+    def _confirmed(self, parent: NodeId, child: NodeId) -> int:
+        if self._core.home_of(parent) != self._core.server:
+            return NOT_OWNED
+        return THERE if self._checks.has_arc(ArcId(parent, child)) else NOT_THERE
 
     async def describe_arcs(
         self, request: messages.DescribeArcsRequest, context: Context
@@ -155,6 +185,9 @@ def peer_question_handlers(
         "CheckPart": unary_call(
             read(questions.check_part, revisions, filling, of=_members, until_ready=ready),
             messages.CheckPartRequest,
+        ),
+        "ConfirmArcs": unary_call(
+            read(questions.confirm_arcs, revisions, filling, until_ready=ready), messages.ConfirmArcsRequest
         ),
         "DescribeArcs": unary_call(
             read(questions.describe_arcs, revisions, filling, of=_children, until_ready=ready),

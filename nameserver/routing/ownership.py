@@ -9,7 +9,7 @@ Source: docs/glossary.md, "Names and who owns them" (home).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from enum import Enum
 
 from namegraph import Reason, RefusedError, ServerId, Subnet, refuse
@@ -39,6 +39,15 @@ class Routing:
     def is_alone(self) -> bool:
         """True if no other server is known, not even by its address."""
         return not (self._known.peer_addresses or self._directory.others())
+
+    @property
+    def unbelieved(self) -> Set[ServerId]:
+        """Servers whose word about the groups of other servers needs a confirmation by these."""
+        return self._directory.unbelieved
+
+    def note_contradicted(self, server: ServerId) -> None:
+        """Count a fault of a server: it told a membership, and the home of the group denies that."""
+        self._directory.note_contradicted(server)
 
     def owner_kind(self, name: str) -> OwnerKind:
         """Return the kind of owner of a name or a subnet, in any spelling."""

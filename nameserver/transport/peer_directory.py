@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TypeVar
 
 import grpc
 
-from namegraph import Reason, RefusedError, ServerId, Subnet, refuse
+from namegraph import PeerFault, Reason, RefusedError, ServerId, Subnet, refuse
 from nameserver.transport.call_detours import DIALLED_SECONDS
 from nameserver.transport.peer_gossip import HeardOwner
 from nameserver.transport.peer_link import Call, Link
@@ -32,6 +32,15 @@ class PeerDirectory:
     def __init__(self, *, core: PeerCore, transport: PeerTransport) -> None:
         self._core = core
         self._transport = transport
+
+    @property
+    def unbelieved(self) -> Set[ServerId]:
+        """Servers whose word about the groups of other servers needs a confirmation by these."""
+        return self._transport.unbelieved()
+
+    def note_contradicted(self, server: ServerId) -> None:
+        """Count a fault of a server: it told a membership, and the home of the group denies that."""
+        self._transport.count_fault(server, PeerFault.CONTRADICTED)
 
     def others(self) -> list[ServerId]:
         """Return all other servers that were met, sorted."""

@@ -18,7 +18,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from typing import assert_never
 
@@ -105,6 +105,8 @@ class PeerTransport:
         self._run_loop = run_loop
         self.unconfirmed: Callable[[ServerId], Unconfirmed | None] = lambda _server: None
         """Callback that returns the messages that a server has not confirmed."""
+        self.unbelieved: Callable[[], Set[ServerId]] = frozenset
+        """Callback that returns the servers of other organisations. None on a server that believes every peer."""
         self.release = release
         self._announced_address = announced_address
         self._limits = limits
@@ -278,6 +280,10 @@ class PeerTransport:
             unconfirmed=None if met is None else self.unconfirmed(met),
             step_now=self._clock(),
         )
+
+    def count_fault(self, server: ServerId, kind: str) -> None:
+        """Count a fault of a peer."""
+        self._faults.count(server, kind)
 
     def strangers_refused(self) -> Mapping[str, int]:
         """Return the number of refused connections from strangers or unfitting servers, by kind, sorted."""

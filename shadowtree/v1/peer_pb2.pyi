@@ -228,21 +228,23 @@ class AwaitRevisionResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class CheckPartRequest(_message.Message):
-    __slots__ = ("groups", "members", "at_least_revision", "explain", "resolve")
+    __slots__ = ("groups", "members", "at_least_revision", "explain", "resolve", "with_pathnames")
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
     EXPLAIN_FIELD_NUMBER: _ClassVar[int]
     RESOLVE_FIELD_NUMBER: _ClassVar[int]
+    WITH_PATHNAMES_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedScalarFieldContainer[str]
     members: _containers.RepeatedScalarFieldContainer[str]
     at_least_revision: str
     explain: bool
     resolve: bool
-    def __init__(self, groups: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[str]] = ..., at_least_revision: _Optional[str] = ..., explain: _Optional[bool] = ..., resolve: _Optional[bool] = ...) -> None: ...
+    with_pathnames: bool
+    def __init__(self, groups: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[str]] = ..., at_least_revision: _Optional[str] = ..., explain: _Optional[bool] = ..., resolve: _Optional[bool] = ..., with_pathnames: _Optional[bool] = ...) -> None: ...
 
 class CheckPartResponse(_message.Message):
-    __slots__ = ("answers", "revision", "pathname", "apart", "view", "is_in_transition", "renamed")
+    __slots__ = ("answers", "revision", "pathname", "apart", "view", "is_in_transition", "renamed", "names", "lengths", "steps")
     class Renamed(_message.Message):
         __slots__ = ("name", "to")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -257,6 +259,9 @@ class CheckPartResponse(_message.Message):
     VIEW_FIELD_NUMBER: _ClassVar[int]
     IS_IN_TRANSITION_FIELD_NUMBER: _ClassVar[int]
     RENAMED_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
     answers: bytes
     revision: str
     pathname: _containers.RepeatedScalarFieldContainer[str]
@@ -264,7 +269,28 @@ class CheckPartResponse(_message.Message):
     view: str
     is_in_transition: bool
     renamed: _containers.RepeatedCompositeFieldContainer[CheckPartResponse.Renamed]
-    def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., pathname: _Optional[_Iterable[str]] = ..., apart: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., is_in_transition: _Optional[bool] = ..., renamed: _Optional[_Iterable[_Union[CheckPartResponse.Renamed, _Mapping]]] = ...) -> None: ...
+    names: _containers.RepeatedScalarFieldContainer[str]
+    lengths: _containers.RepeatedScalarFieldContainer[int]
+    steps: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., pathname: _Optional[_Iterable[str]] = ..., apart: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., is_in_transition: _Optional[bool] = ..., renamed: _Optional[_Iterable[_Union[CheckPartResponse.Renamed, _Mapping]]] = ..., names: _Optional[_Iterable[str]] = ..., lengths: _Optional[_Iterable[int]] = ..., steps: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ConfirmArcsRequest(_message.Message):
+    __slots__ = ("parents", "children", "at_least_revision")
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    parents: _containers.RepeatedScalarFieldContainer[str]
+    children: _containers.RepeatedScalarFieldContainer[str]
+    at_least_revision: str
+    def __init__(self, parents: _Optional[_Iterable[str]] = ..., children: _Optional[_Iterable[str]] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+
+class ConfirmArcsResponse(_message.Message):
+    __slots__ = ("answers", "revision")
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    answers: bytes
+    revision: str
+    def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ...) -> None: ...
 
 class DescribeArcsRequest(_message.Message):
     __slots__ = ("parents", "children", "at_least_revision")

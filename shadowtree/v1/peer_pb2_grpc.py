@@ -56,6 +56,11 @@ class PeerServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.CheckPartRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_peer__pb2.CheckPartResponse.FromString,
                 _registered_method=True)
+        self.ConfirmArcs = channel.unary_unary(
+                '/shadowtree.v1.PeerService/ConfirmArcs',
+                request_serializer=shadowtree_dot_v1_dot_peer__pb2.ConfirmArcsRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_peer__pb2.ConfirmArcsResponse.FromString,
+                _registered_method=True)
         self.DescribeArcs = channel.unary_unary(
                 '/shadowtree.v1.PeerService/DescribeArcs',
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.DescribeArcsRequest.SerializeToString,
@@ -106,6 +111,13 @@ class PeerServiceServicer:
 
     def CheckPart(self, request, context):
         """What this server alone knows of each pair: all of it where it is the member's home, or the group's.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ConfirmArcs(self, request, context):
+        """Of each arc, whether it is there: the home of its parent is asked, which alone can say so.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -162,6 +174,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.CheckPart,
                     request_deserializer=shadowtree_dot_v1_dot_peer__pb2.CheckPartRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_peer__pb2.CheckPartResponse.SerializeToString,
+            ),
+            'ConfirmArcs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConfirmArcs,
+                    request_deserializer=shadowtree_dot_v1_dot_peer__pb2.ConfirmArcsRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_peer__pb2.ConfirmArcsResponse.SerializeToString,
             ),
             'DescribeArcs': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeArcs,
@@ -294,6 +311,33 @@ class PeerService:
             '/shadowtree.v1.PeerService/CheckPart',
             shadowtree_dot_v1_dot_peer__pb2.CheckPartRequest.SerializeToString,
             shadowtree_dot_v1_dot_peer__pb2.CheckPartResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConfirmArcs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.PeerService/ConfirmArcs',
+            shadowtree_dot_v1_dot_peer__pb2.ConfirmArcsRequest.SerializeToString,
+            shadowtree_dot_v1_dot_peer__pb2.ConfirmArcsResponse.FromString,
             options,
             channel_credentials,
             insecure,

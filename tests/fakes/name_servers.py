@@ -48,6 +48,13 @@ class FakeDirectory:
     def unknown_here(self):
         return []
 
+    @property
+    def unbelieved(self):
+        return self._name_server.unbelieved
+
+    def note_contradicted(self, server):
+        self._name_server.contradicted.append(server)
+
     def heard_owners(self):
         return {}
 
@@ -105,6 +112,10 @@ class NameServer:
             peers={Subnet(peer): "127.0.0.1:1" for peer in peers if peer != subnet},
         )
         self.out_of_reach = set()
+        self.unbelieved = frozenset()
+        """Servers of other organisations."""
+        self.contradicted = []
+        """Servers whose word the homes of groups have denied."""
         self.calls = []
         self._worker = ThreadPoolExecutor(1)
         self.reads = CommittedState(self.core)
