@@ -56,7 +56,8 @@ def test_the_time_of_day_is_read_only_to_be_shown():
     # They give updates their time in the record of changes, and links the hour that `shadowtree peers` shows; they
     # tell of a clock that was set, and show it; and `changes --since 12h` counts back from now. The number of a start
     # is to rise even where the database has gone back: no other clock knows that. Messages to mailing lists are kept
-    # for days. Certificates begin and expire at a time of day. Snapshots and reports of audits show when they were made.
+    # for days. Certificates begin and expire at a time of day. Snapshots and reports of audits show when they were
+    # made.
     assert sorted(readers) == [
         "mailing/shell/spooling.py",
         "nameserver/access/origins.py",
