@@ -16,10 +16,10 @@ See docs/protocol-messages.md, "Messages".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple, Protocol, get_args
 
 from pyroaring import BitMap
 
@@ -94,11 +94,15 @@ from delivery.wire.posts import (
     encode,
 )
 from namegraph import (
+    ALLOWED,
+    NO_ORIGIN,
     DurableState,
     Event,
+    Fact,
     ImportCommand,
     LogRecord,
     NodeId,
+    Origin,
     PeerFault,
     PeerLetter,
     PeerMessage,
@@ -137,6 +141,21 @@ class Task(NamedTuple):
     do: Callable[[Reach], None]
 
 
+class NoteEvent(Protocol):
+    """Writer of an event to the audit log."""
+
+    def __call__(
+        self, kind: str, facts: Mapping[str, Fact], origin: Origin = NO_ORIGIN, /, *, decision: str = ""
+    ) -> None:
+        """Write an event in the transaction of the step under way."""
+
+
+def _note_nothing(
+    _kind: str, _facts: Mapping[str, Fact], _origin: Origin = NO_ORIGIN, /, *, decision: str = ""
+) -> None:
+    del decision
+
+
 class DeliveryCore:
     """Messages of one server: state and dispatch."""
 
@@ -157,6 +176,8 @@ class DeliveryCore:
         self.dead_letters = DeadLetterStore(durable, agenda)
         self.queue = OriginQueue(durable, agenda)
         self.policies = Policies(durable)
+        self.note_event: NoteEvent = _note_nothing
+        """Writer of the audit log, in the transaction of the step."""
         self.rates = Rates()
         """Rate limits, which the shell checks before a step."""
         self.datagrams = Datagrams(server)
@@ -456,14 +477,18 @@ class DeliveryCore:
                 self._send(event)
             case QueueMessage():
                 self._answers.append(self.queue.take(event, self._reach, at=self.running.seconds))
-            case OpenMailbox(ticket, process):
+            case OpenMailbox(ticket, process, origin):
                 is_new = self.mailboxes.number_of(process) is None
                 number = self.subscriptions.mailbox_of(process, self._reach, opens_archive=True)
                 if is_new:
                     self.in_memory.open(number)
+                    self.note_event("mailbox_opened", {"mailbox": process}, origin, decision=ALLOWED)
                 self._answers.append(MailboxOpened(ticket, number, is_new))
-            case CloseMailbox(ticket, process):
-                self._answers.append(self._close(ticket, process))
+            case CloseMailbox(ticket, process, origin):
+                closed = self._close(ticket, process)
+                facts: dict[str, Fact] = {"mailbox": process, "messages_lost": closed.unread}
+                self.note_event("mailbox_closed", facts, origin, decision=ALLOWED)
+                self._answers.append(closed)
             case Subscribe():
                 self._answers.append(self._subscribe(event))
             case ReplayDeadLetters():
@@ -490,6 +515,7 @@ class DeliveryCore:
             return replace(begun, in_memory=self.in_memory.begin_ephemeral(event.ticket))
         if number is None:
             self.in_memory.open(begun.mailbox)
+            self.note_event("mailbox_opened", {"mailbox": event.process}, event.origin, decision=ALLOWED)
         is_new = event.start is Start.NOW and not is_there
         key = (begun.mailbox, event.subscription)
         return replace(begun, in_memory=self.in_memory.begin(key, is_new=is_new, sought=event.in_memory))
@@ -504,6 +530,13 @@ class DeliveryCore:
                 spreading.make_parcels(self._reach, is_now=True)
             senders, others = self._senders_to(event.group), self.senders
             senders.take_over(self.in_memory.senders if senders is others else others, event.group)
+        facts = {
+            "group": event.group,
+            "quality": policy.quality.name.lower(),
+            "senders": policy.senders,
+            "kept": policy.kept.name.lower(),
+        }
+        self.note_event("delivery_set", facts, event.origin, decision=ALLOWED)
         self._answers.append(PolicySet(event.ticket, policy))
 
     # -- sending

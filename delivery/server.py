@@ -51,6 +51,7 @@ class Server(ServerCore):
         self._stepped_at = 0.0
         assert isinstance(self.posts, Post)
         self.delivery = DeliveryCore(context.durable, context.server, self.posts, self._agenda)
+        self.delivery.note_event = self.note_event
 
     def _make_posts(self, durable: DurableState) -> Channels:
         self._agenda = Agenda()
@@ -113,5 +114,6 @@ class Server(ServerCore):
         effects.messages.extend(letters)
         effects.answers.extend(answers)
         effects.unkept.extend(self.delivery.take_unkept())
+        self._context.change_log.take_rows(effects.records)
         effects.records.protocol += self.durable.take_rows()
         return effects

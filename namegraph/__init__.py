@@ -31,13 +31,17 @@ if TYPE_CHECKING:
     from namegraph.core import ServerCore as ServerCore
     from namegraph.events import POST_BYTES_LIMIT as POST_BYTES_LIMIT
     from namegraph.events import AddPeer as AddPeer
+    from namegraph.events import AuditEntry as AuditEntry
+    from namegraph.events import CheckpointCame as CheckpointCame
     from namegraph.events import Command as Command
     from namegraph.events import ConfigurePeer as ConfigurePeer
     from namegraph.events import CutCommand as CutCommand
     from namegraph.events import Effects as Effects
     from namegraph.events import Event as Event
     from namegraph.events import ImportCommand as ImportCommand
+    from namegraph.events import KeepCheckpoint as KeepCheckpoint
     from namegraph.events import Lane as Lane
+    from namegraph.events import NoteEvents as NoteEvents
     from namegraph.events import PeerLeaving as PeerLeaving
     from namegraph.events import PeerLetter as PeerLetter
     from namegraph.events import PeerLost as PeerLost
@@ -63,6 +67,17 @@ if TYPE_CHECKING:
     from namegraph.graph.name_graph import VirtualNode as VirtualNode
     from namegraph.graph.pathnames import pathnames as pathnames
     from namegraph.graph.pathnames import prove as prove
+    from namegraph.model.audit_chain import ALLOWED as ALLOWED
+    from namegraph.model.audit_chain import CHAIN_BEGINNING as CHAIN_BEGINNING
+    from namegraph.model.audit_chain import REFUSED as REFUSED
+    from namegraph.model.audit_chain import UPDATE as UPDATE
+    from namegraph.model.audit_chain import Checkpoint as Checkpoint
+    from namegraph.model.audit_chain import Fact as Fact
+    from namegraph.model.audit_chain import canonical_bytes as canonical_bytes
+    from namegraph.model.audit_chain import chained as chained
+    from namegraph.model.audit_chain import decode_facts as decode_facts
+    from namegraph.model.audit_chain import encode_facts as encode_facts
+    from namegraph.model.changes import NO_ORIGIN as NO_ORIGIN
     from namegraph.model.changes import ChangeKind as ChangeKind
     from namegraph.model.changes import ChangeSet as ChangeSet
     from namegraph.model.changes import Origin as Origin
@@ -173,8 +188,12 @@ if TYPE_CHECKING:
     from namegraph.snapshot.reader import SnapshotReading as SnapshotReading
     from namegraph.snapshot.reader import UpdateRow as UpdateRow
     from namegraph.snapshot.reader import VirtualNodeRow as VirtualNodeRow
+    from namegraph.state.change_log import AUDIT_DAYS as AUDIT_DAYS
+    from namegraph.state.change_log import CHANGES_BYTES_KEPT as CHANGES_BYTES_KEPT
     from namegraph.state.change_log import CHANGES_KEPT as CHANGES_KEPT
     from namegraph.state.change_log import FORGET_EVERY as FORGET_EVERY
+    from namegraph.state.change_log import ROW_BYTES as ROW_BYTES
+    from namegraph.state.change_log import ChangeLog as ChangeLog
     from namegraph.state.change_log import change_sizes as change_sizes
     from namegraph.state.context import ServerContext as ServerContext
     from namegraph.state.durable_maps import BYTES as BYTES
@@ -208,6 +227,10 @@ _PUBLIC_NAMES = {
     # Input and output of a step.
     "namegraph.events": (
         "AddPeer",
+        "AuditEntry",
+        "CheckpointCame",
+        "KeepCheckpoint",
+        "NoteEvents",
         "Command",
         "ConfigurePeer",
         "CutCommand",
@@ -339,7 +362,20 @@ _PUBLIC_NAMES = {
         "named_in",
         "only",
     ),
+    "namegraph.model.audit_chain": (
+        "ALLOWED",
+        "CHAIN_BEGINNING",
+        "REFUSED",
+        "UPDATE",
+        "Checkpoint",
+        "Fact",
+        "canonical_bytes",
+        "chained",
+        "decode_facts",
+        "encode_facts",
+    ),
     "namegraph.model.changes": (
+        "NO_ORIGIN",
         "ChangeKind",
         "ChangeSet",
         "Origin",
@@ -359,7 +395,15 @@ _PUBLIC_NAMES = {
         "TEXTS",
         "packed",
     ),
-    "namegraph.state.change_log": ("CHANGES_KEPT", "FORGET_EVERY", "change_sizes"),
+    "namegraph.state.change_log": (
+        "AUDIT_DAYS",
+        "CHANGES_BYTES_KEPT",
+        "CHANGES_KEPT",
+        "FORGET_EVERY",
+        "ROW_BYTES",
+        "ChangeLog",
+        "change_sizes",
+    ),
     "namegraph.state.recovery": ("InconsistentStateError",),
     "namegraph.state.reliable_channels": ("Channels",),
     "namegraph.state.incarnations": (

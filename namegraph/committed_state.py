@@ -23,10 +23,13 @@ from typing import Any
 from namegraph.core import ServerCore
 from namegraph.events import (
     AddPeer,
+    CheckpointCame,
     ConfigurePeer,
     Event,
     ImportCommand,
+    KeepCheckpoint,
     Lane,
+    NoteEvents,
     PeerLost,
     PeerMessage,
     PeerMet,
@@ -62,6 +65,7 @@ LONG_FROM_ARCS = 2_000
 
 _PARTS = tuple(CoreQueries.__annotations__)
 
+_OF_AUDIT_LOG = (NoteEvents, KeepCheckpoint, CheckpointCame)
 _CHANGING_PEERS = (AddPeer, RemovePeer, ConfigurePeer)
 _ENDING_VIEW = (PeerLost, PeerMet, PeerRestored, Restored, RetirePeer)
 
@@ -100,7 +104,7 @@ class CommittedState(CoreQueries):
         """Return True if the step of an event may take more than some milliseconds. It must then leave the loop's
         thread."""
         core = self._core
-        if isinstance(event, (PeerReceived, Tick)):
+        if isinstance(event, (PeerReceived, Tick, *_OF_AUDIT_LOG)):
             return False
         if isinstance(event, ImportCommand) or core.has_large_updates:
             return True
@@ -115,12 +119,13 @@ class CommittedState(CoreQueries):
         return (isinstance(event, _ENDING_VIEW) or not core.is_steady) and _has_much_between_servers(core)
 
     def changes(self, event: Event) -> bool:
-        """Return False if the step of an event changes nothing that readers see: it is about messages to groups."""
+        """Return False if the step of an event changes nothing that readers see: it is about messages to groups, or
+        about the audit log."""
         if isinstance(event, PeerMessage):
             return event.lane is Lane.LETTERS
         if isinstance(event, PeerReceived):
             return self._core.cuts_wait
-        return not isinstance(event, PeerPosts)
+        return not isinstance(event, (PeerPosts, *_OF_AUDIT_LOG))
 
     def hold(self, *, for_long_step: bool = False) -> None:
         """Hold the present state, before the first step of a batch. Readers see no later state until `let_go`.

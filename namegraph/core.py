@@ -21,13 +21,17 @@ from typing import Self, assert_never
 
 from namegraph.events import (
     AddPeer,
+    AuditEvent,
+    CheckpointCame,
     ConfigurePeer,
     Cut,
     CutCommand,
     Effects,
     Event,
     ImportCommand,
+    KeepCheckpoint,
     Lane,
+    NoteEvents,
     PeerLeaving,
     PeerLost,
     PeerMessage,
@@ -50,6 +54,8 @@ from namegraph.graph.apply_delta import commit, name_effects
 from namegraph.graph.delta import GraphDelta
 from namegraph.graph.name_graph import NameGraph
 from namegraph.graph.virtual_node_changes import compute_topology
+from namegraph.model.audit_chain import ALLOWED, Checkpoint, Fact
+from namegraph.model.changes import NO_ORIGIN, Origin
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import Composite, JoinArc, LeaveArc, Operation
 from namegraph.model.outcomes import Committed, ImportCounts, Outcome
@@ -62,6 +68,7 @@ from namegraph.model.slices import at_once
 from namegraph.queries import CoreQueries
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.snapshot.consistent_cut import MarkersPending
+from namegraph.state.checkpoints import Checkpoints, Heard
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.durable_maps import DurableState
 from namegraph.state.future_view_buffer import FutureViewBuffer
@@ -117,6 +124,10 @@ from namegraph.wire.update_messages import (
 from namegraph.wire.value_limits import highest_legal
 from namegraph.wire.view_messages import ForgetLeft, HintedOutcome, LeftForgotten
 
+FORGOTTEN_AT_ONCE = 10_000
+"""Most rows of the audit log that one checkpoint forgets because of their age: a tenth of a second of deleting. A clock
+that leaps ahead by years does not empty the log at once."""
+
 RETIRED_AT_ONCE = 5_000
 """Arcs with a server that is gone for good that one update leaves. Other updates wait for it."""
 
@@ -150,7 +161,12 @@ class ServerCore(CoreQueries):
             raise InconsistentStateError(f"rows of parts that are not known: {', '.join(durable.parts_left())}")
         restore_graph(state, context)
         context.counter = context.counter_at_start = state.counter
-        context.change_log.restore(state.last_change, state.change_sizes, newest=Priority(state.counter, state.server))
+        context.change_log.restore(
+            state.last_change,
+            state.change_sizes,
+            newest=Priority(state.counter, state.server),
+            last_hash=state.last_change_hash,
+        )
         core.records.restore()
         core._outcomes = RequestLog(state.outcomes)
         core._participant.restore()
@@ -168,6 +184,7 @@ class ServerCore(CoreQueries):
         self.posts = self._make_posts(context.durable)
         self.posts.met(context.server)
         self.incarnations = Incarnations(context.durable)
+        self.checkpoints = Checkpoints(context.durable)
         context.has_gone_back = self.incarnations.own != FIRST_INCARNATION
         self.records = AncestryStore(context)
         self.entries = Entries(context, self.records)
@@ -212,9 +229,9 @@ class ServerCore(CoreQueries):
         """True if a cut waits until letters are received. The next receipt may let updates go on."""
         return bool(self._cuts_waiting)
 
-    def keep_changes(self, count: int) -> None:
-        """Set the number of updates whose record of changes is kept."""
-        self._context.change_log.kept = count
+    def keep_changes(self, size_bytes: int) -> None:
+        """Set the size of the rows of the audit log that are kept."""
+        self._context.change_log.kept_bytes = size_bytes
 
     def limit_absences(self, seconds: float | None) -> None:
         """Set the absence in seconds after which no tombstones are kept for a server. None: they are kept for ever."""
@@ -259,9 +276,39 @@ class ServerCore(CoreQueries):
                     self._take_post(post)
             case PeerMessage(lane=Lane.POST):
                 self._take_post(event)
+            case NoteEvents() | KeepCheckpoint() | CheckpointCame():
+                self._keep_audit(event)
+                self._context.change_log.take_rows(effects.records)
             case _:
                 self._carry_out(event, effects, now)
                 self._finish_turns(event, effects, counter, now)
+
+    def note_event(
+        self, kind: str, facts: Mapping[str, Fact], origin: Origin = NO_ORIGIN, *, decision: str = "", rule: str = ""
+    ) -> None:
+        """Write an event to the audit log, in the transaction of the step under way."""
+        counter = self._context.counter
+        self._context.change_log.note_event(kind, facts, origin, counter=counter, decision=decision, rule=rule)
+
+    def _keep_audit(self, event: AuditEvent) -> None:
+        match event:
+            case NoteEvents(entries):
+                for entry in entries:
+                    self.note_event(entry.kind, entry.facts, entry.origin, decision=entry.decision, rule=entry.rule)
+            case KeepCheckpoint(checkpoint, forget_before):
+                self.checkpoints.keep(checkpoint)
+                log = self._context.change_log
+                log.forget_through(min(self.checkpoints.older_than(forget_before), log.first + FORGOTTEN_AT_ONCE))
+            case CheckpointCame(peer, checkpoint):
+                self._take_checkpoint(peer, checkpoint)
+
+    def _take_checkpoint(self, peer: ServerId, checkpoint: Checkpoint) -> None:
+        if checkpoint.server != peer or not checkpoint.is_legal():
+            self.channels.faults[peer, PeerFault.NOT_LEGAL] += 1
+            return
+        if self.checkpoints.heard(peer, checkpoint) is Heard.CONTRADICTS:
+            facts: dict[str, Fact] = {"server": peer, "sequence": checkpoint.sequence, "hash": checkpoint.hash.hex()}
+            self.note_event("checkpoint_went_back", facts)
 
     def _carry_out(self, event: TurningEvent, effects: Effects, now: float) -> None:
         """Carry out an event after which turns may come."""
@@ -292,6 +339,7 @@ class ServerCore(CoreQueries):
                 self._views.agreement.lost(peer)
             case Restored(incarnation):
                 self._go_back(incarnation)
+                self.note_event("restored", {"incarnation": incarnation})
             case PeerRestored(peer, incarnation):
                 self.incarnations.heard_of(peer, incarnation)
                 self._context.forgotten.gone_back(peer)
@@ -339,6 +387,9 @@ class ServerCore(CoreQueries):
             raise _deadline_passed()
         if isinstance(command, SetDetails):
             set_outcome = set_details(self._context, command, revision=self.revision)
+            if isinstance(set_outcome, Committed):
+                facts: dict[str, Fact] = {"groups": len(command.changes), "first": min(command.changes, default="")}
+                self.note_event("details_set", facts, command.origin, decision=ALLOWED)
             if not _left_no_trace(set_outcome):
                 self._outcomes.remember(command.request_id, digest, set_outcome, records)
             return Reply(command.ticket, set_outcome)
@@ -455,18 +506,24 @@ class ServerCore(CoreQueries):
     def _change_peers(self, command: AddPeer | RemovePeer | ConfigurePeer) -> Outcome:
         try:
             match command:
-                case AddPeer(_, subnet, address):
+                case AddPeer(_, subnet, address, origin):
+                    before = self.peer_addresses.get(subnet)
                     self.peers.add(subnet, address)
-                case RemovePeer(_, subnet):
+                    facts = {"subnet": subnet, "address": address, "before": before}
+                    self.note_event("peer_added", facts, origin, decision=ALLOWED)
+                case RemovePeer(_, subnet, origin):
                     if self.peers.is_anothers(subnet):
                         self.records.forget_unused(subnet)
                     self.peers.remove(subnet)
+                    self.note_event("peer_removed", {"subnet": subnet}, origin, decision=ALLOWED)
                 case ConfigurePeer(_, subnet, None):
                     if self.peers.is_anothers(subnet):
                         self.records.forget_unused(subnet)
                     self.peers.configure_no_longer(subnet)
+                    self.note_event("peer_configured", {"subnet": subnet, "address": None})
                 case ConfigurePeer(_, subnet, str(address)):
                     self.peers.configure(subnet, address)
+                    self.note_event("peer_configured", {"subnet": subnet, "address": address})
         except RefusedError as error:
             return error.refusal
         return Committed(self.revision)

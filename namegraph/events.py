@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+from namegraph.model.audit_chain import Checkpoint, Fact
 from namegraph.model.changes import NO_ORIGIN, Origin
 from namegraph.model.group_details import GroupDetails
 from namegraph.model.names import NodeId, ServerId, Subnet
@@ -74,6 +75,7 @@ class SetDetails:
     deadline: float | None = None
     if_none: bool = False
     """True if only groups without details are changed. Groups that do not exist are then left out, too."""
+    origin: Origin = NO_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class AddPeer:
     ticket: int
     subnet: Subnet
     address: str
+    origin: Origin = NO_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class RemovePeer:
 
     ticket: int
     subnet: Subnet
+    origin: Origin = NO_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +231,41 @@ class PeerRestored:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """An event for the audit log."""
+
+    kind: str
+    facts: Mapping[str, Fact]
+    origin: Origin = NO_ORIGIN
+    decision: str = ""
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteEvents:
+    """Events outside the core, to be written to the audit log in this order."""
+
+    entries: tuple[AuditEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCheckpoint:
+    """A checkpoint of this server's audit log was made and signed. Rows that are older than `forget_before` go."""
+
+    checkpoint: Checkpoint
+    forget_before: int = 0
+    """Milliseconds since 1970. 0: no row goes because of its age."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCame:
+    """Another server told the newest checkpoint of its audit log."""
+
+    peer: ServerId
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: a deadline of the core may have come."""
 
@@ -243,7 +282,10 @@ Said = PeerMessage | PeerPosts | PeerReceived
 TurningEvent = Command | PeerMessage | PeerMet | PeerLeaving | PeerLost | Restored | PeerRestored | Tick
 """Events after which the turn of an update, or of a cut, may have come."""
 
-Event = TurningEvent | Said
+AuditEvent = NoteEvents | KeepCheckpoint | CheckpointCame
+"""Events that concern the audit log alone."""
+
+Event = TurningEvent | Said | AuditEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from namegraph import (
     PROTOCOL_VERSION,
     AddPeer,
     CoreQueries,
+    Origin,
     Reason,
     RefusedError,
     RemovePeer,
@@ -22,6 +23,7 @@ from namegraph import (
     refuse,
 )
 from nameserver.access.caller import current_caller
+from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context, Handler, deadline_of, stream_call, unary_call
 from nameserver.calls.stable_listing import made
 from nameserver.calls.who_asks import who_asks
@@ -165,11 +167,14 @@ class AdminCalls:
             raise refuse(Reason.INVALID_REQUEST, str(error), field="address", address=request.address) from None
         await self._require_owner(subnet, address)
         before = self._core.peer_addresses.get(subnet)
-        await self._run_loop.carry_out(AddPeer(self._run_loop.new_ticket(), subnet, address))
+        await self._run_loop.carry_out(AddPeer(self._run_loop.new_ticket(), subnet, address, self._origin()))
         message = f"the server of {subnet} is looked for at {address}" + (f", not at {before}" if before else "")
         self._say(logging.INFO, "peer_added", message, subnet=subnet, address=address, **who_asks(current_caller()))
         self._transport.refresh()
         return self._peer_list()
+
+    def _origin(self) -> Origin:
+        return origin_of(server=self._core.server)
 
     async def _require_owner(self, subnet: Subnet, address: str) -> None:
         """Raise `RefusedError` if another server than that of the subnet is at an address, even one of the same name.
@@ -221,7 +226,7 @@ class AdminCalls:
         subnet = _subnet(request.subnet)
         ended = await self._end_memberships(subnet, deadline_of(context, self._run_loop)) if request.force else 0
         try:
-            await self._run_loop.carry_out(RemovePeer(self._run_loop.new_ticket(), subnet))
+            await self._run_loop.carry_out(RemovePeer(self._run_loop.new_ticket(), subnet, self._origin()))
         except RefusedError as error:
             refusal = error.refusal
             done = f"{ended} memberships were ended, and the subnet stays in the table: " if request.force else ""

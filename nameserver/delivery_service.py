@@ -16,7 +16,6 @@ from contextlib import aclosing
 
 from namegraph import CoreQueries, NodeKind, Reason, RefusedError, ServerId, TargetSet, refuse
 from nameserver.access.caller import current_caller
-from nameserver.access.origins import now_ms
 from nameserver.calls.adapters import Context, Handler, Method, conversation_call, unary_call
 from nameserver.calls.home_dispatch import HomeDispatch
 from nameserver.calls.stream_places import StreamPlace, StreamPlaces
@@ -29,6 +28,7 @@ from nameserver.deliveries.policy_calls import PolicyCalls
 from nameserver.deliveries.send_calls import SendCalls
 from nameserver.deliveries.subscribe_calls import SubscribeCalls
 from nameserver.deliveries.who_may_send import MaySendCalls, WhoMaySend
+from nameserver.driver.time_of_day import now_ms
 from nameserver.routing.forwarding import Forwarder, not_owned_here, working_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.transport.peer_directory import PeerDirectory

@@ -59,6 +59,7 @@ from nameserver.delivery_service import (
     delivery_service_handlers,
 )
 from nameserver.driver.ancestry_filling import AncestryFilling
+from nameserver.driver.audit_log import AuditLog
 from nameserver.driver.database_identity import refuse_mistaken
 from nameserver.driver.gc_tuning import growing_graph, tune_allocator, tune_collector
 from nameserver.driver.health import HEALTH_SERVICE, Health, reflection_handlers
@@ -315,6 +316,8 @@ async def _serve(
         seen=reads,
         stepper=threads.long_steps,
     )
+    run_loop.changes_kept = settings.changes_kept
+    audit_log = AuditLog(take=run_loop.take, is_writable=run_loop.has_room)
     transport = PeerTransport(
         core=core,
         run_loop=run_loop,
@@ -355,6 +358,8 @@ async def _serve(
             await asyncio.wait((flushing, ended, *others), return_when=asyncio.FIRST_COMPLETED)
             reloading.end()
             if ended.done():
+                audit_log.note("drain", {name: str(value) for name, value in planned_end.asked_by.items()})
+                audit_log.write_now()
                 await _drain(servers, core, health, run_loop, transport, flushing, planned_end, settings.drain_seconds)
             for task in others:
                 if task.done():
@@ -366,6 +371,7 @@ async def _serve(
             raise StartError(_unwritten_at_end(run_loop)) from None
         finally:
             reloading.end()
+            audit_log.end()
             ended.cancel()
             flushing.cancel()
             for task in others:
@@ -547,7 +553,7 @@ def _restore(settings: Settings, open_database: Callable[[Settings], Store]) -> 
     except InconsistentStateError as error:
         store.close()
         raise StartError(str(contradictory(settings.database, str(error)))) from None
-    core.keep_changes(settings.changes_kept)
+    core.keep_changes(settings.audit_mebibytes * MEBIBYTE)
     rates = core.delivery.rates
     rates.per_second = settings.messages_per_second
     rates.of_sender_per_second = settings.messages_per_second_of_sender

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from namegraph import (
+    UPDATE,
     ArcRecord,
     ChangeRecord,
     LogRecord,
@@ -81,6 +82,7 @@ class MemoryStore:
             protocol=list(database.protocol.values()),
             last_change=max(database.changes, default=0),
             change_sizes=change_sizes(database.changes.values()),
+            last_change_hash=database.changes[max(database.changes)].hash if database.changes else b"",
         )
 
     def commit(self, records: Records) -> None:
@@ -127,15 +129,19 @@ class MemoryStore:
         """See `Store`."""
         self._check_open()
         changes = self._database.changes
+        oldest, newest = min(changes, default=None), max(changes, default=None)
+        if oldest is not None and newest is not None and wanted.newest is not None:
+            oldest = max(oldest, newest - wanted.newest + 1)
+        last = newest or 0
+        through = last if wanted.through is None else min(wanted.through, last)
         found = [
-            changes[number]
-            for number in sorted(changes)
-            if number > wanted.after
-            and changes[number].counter >= wanted.counter_from
-            and changes[number].told_at >= wanted.told_from
-            and wanted.revision in (None, changes[number].revision)
+            row
+            for number, row in sorted(changes.items())
+            if max(wanted.after, (oldest or 0) - 1) < number <= through
+            and (wanted.with_events or _is_wanted(row, wanted))
+            and wanted.revision in (None, row.revision)
         ]
-        return ChangesFound(found[: wanted.limit], min(changes, default=None), max(changes, default=None))
+        return ChangesFound(found[: wanted.limit], oldest, newest)
 
     def read_log(self, wanted: LogWanted) -> list[LogRecord]:
         """See `Store`."""
@@ -163,3 +169,7 @@ class MemoryStore:
 
     def _check_open(self) -> None:
         assert self._database.holder is self, "the store is closed"
+
+
+def _is_wanted(row: ChangeRecord, wanted: ChangesWanted) -> bool:
+    return row.kind == UPDATE and row.counter >= wanted.counter_from and row.told_at >= wanted.told_from

@@ -107,6 +107,15 @@ class ChangeRow(Base):
     caller: Mapped[str] = mapped_column(String)
     server: Mapped[str] = mapped_column(String)
     changes: Mapped[bytes] = mapped_column(LargeBinary)
+    kind: Mapped[str | None] = mapped_column(String)
+    principal: Mapped[str | None] = mapped_column(String)
+    how: Mapped[str | None] = mapped_column(String)
+    credential: Mapped[str | None] = mapped_column(String)
+    via: Mapped[str | None] = mapped_column(String)
+    decision: Mapped[str | None] = mapped_column(String)
+    rule: Mapped[str | None] = mapped_column(String)
+    previous: Mapped[bytes | None] = mapped_column(LargeBinary)
+    hash: Mapped[bytes | None] = mapped_column(LargeBinary)
     checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 

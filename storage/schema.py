@@ -13,7 +13,7 @@ from sqlalchemy import Connection, String, column, inspect, select, table
 from storage.errors import RESTORE, DatabaseDamagedError, DatabaseVersionError, NotOurDatabaseError
 from storage.models import SERVER
 
-NEWEST_REVISION = "0009"
+NEWEST_REVISION = "0010"
 """The last migration. A test compares it with the folder `migrations`."""
 
 VERSION_TABLE = "alembic_version"

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from sqlalchemy import Column, Connection, Select, Table, func, select
 
-from namegraph import FORGET_EVERY, LogRecord, Records, ServerId, StoredState
+from namegraph import FORGET_EVERY, ROW_BYTES, UPDATE, LogRecord, Records, ServerId, StoredState
 from storage.checksums import IMPOSSIBLE_VALUES, server_checksum
 from storage.deletions import part_deletions
 from storage.errors import DatabaseInterruptedError, DatabaseLostError
@@ -188,14 +188,17 @@ def state_of_slices(
     )
 
 
-def _newest_change(engine: SqlEngine) -> int:
-    newest = engine.connection.execute(select(func.max(CHANGES.c.number))).scalar_one()
-    return 0 if newest is None else int(newest)
+def _newest_change(engine: SqlEngine) -> tuple[int, bytes]:
+    """Return the number and the hash of the newest row of the audit log."""
+    newest = select(CHANGES).order_by(CHANGES.c.number.desc()).limit(1)
+    rows = [tuple(row) for row in engine.connection.execute(newest)]
+    return next(((row.number, row.hash) for row in read_changes([rows], database=engine.database)), (0, b""))
 
 
 def _change_sizes(engine: SqlEngine) -> list[tuple[int, int]]:
     hundreds = (CHANGES.c.number - CHANGES.c.number % FORGET_EVERY).label("first")
-    sizes = select(hundreds, func.sum(func.length(CHANGES.c.changes))).group_by(hundreds).order_by(hundreds)
+    size = func.sum(func.length(CHANGES.c.changes)) + ROW_BYTES * func.count()
+    sizes = select(hundreds, size).group_by(hundreds).order_by(hundreds)
     return [(int(first) // FORGET_EVERY, int(size)) for first, size in engine.connection.execute(sizes)]
 
 
@@ -243,25 +246,33 @@ class SqlStore:
         assert not self._is_closed, "the store is closed"
         self._engine.check_exclusive()
         with self._engine.translate_errors(), self._engine.connection.begin():
-            newest, sizes = _newest_change(self._engine), _change_sizes(self._engine)
-        return replace(stored_state(self._engine, self._state), last_change=newest, change_sizes=sizes)
+            (newest, newest_hash), sizes = _newest_change(self._engine), _change_sizes(self._engine)
+        state = stored_state(self._engine, self._state)
+        return replace(state, last_change=newest, change_sizes=sizes, last_change_hash=newest_hash)
 
     def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
         """See `Store`."""
         assert not self._is_closed, "the store is closed"
         engine, columns = self._engine, CHANGES.c
-        conditions = [
-            columns.number > wanted.after,
-            columns.counter >= wanted.counter_from,
-            columns.told_at >= wanted.told_from,
-        ]
-        if wanted.revision is not None:
-            conditions.append(columns.revision == wanted.revision)
-        statement = select(CHANGES).where(*conditions).order_by(columns.number).limit(wanted.limit)
         with engine.translate_errors(), engine.connection.begin():
-            rows = [tuple(row) for row in engine.connection.execute(statement)]
+            # SQLite finds each of the two in the index if it is asked for one at a time.
             oldest = engine.connection.execute(select(func.min(columns.number))).scalar_one()
             newest = engine.connection.execute(select(func.max(columns.number))).scalar_one()
+            if oldest is not None and wanted.newest is not None:
+                oldest = max(oldest, newest - wanted.newest + 1)
+            conditions = [columns.number > max(wanted.after, (oldest or 0) - 1)]
+            if wanted.through is not None:
+                conditions.append(columns.number <= wanted.through)
+            if not wanted.with_events:
+                conditions += [
+                    columns.kind == UPDATE,
+                    columns.counter >= wanted.counter_from,
+                    columns.told_at >= wanted.told_from,
+                ]
+            if wanted.revision is not None:
+                conditions.append(columns.revision == wanted.revision)
+            statement = select(CHANGES).where(*conditions).order_by(columns.number).limit(wanted.limit)
+            rows = [tuple(row) for row in engine.connection.execute(statement)]
         return ChangesFound(list(read_changes([rows], database=engine.database)), oldest, newest)
 
     def read_log(self, wanted: LogWanted) -> list[LogRecord]:

@@ -11,11 +11,17 @@ from namegraph import ChangeRecord, LogRecord, Records, ServerId, StoredState
 
 @dataclass(frozen=True, slots=True)
 class ChangesWanted:
-    """Conditions for the records of changes to read. A record must meet all conditions."""
+    """Conditions for the rows of the audit log to read. A row must meet all conditions."""
 
     limit: int
     after: int = 0
     """Only larger numbers."""
+    through: int | None = None
+    """Only this number and smaller ones."""
+    newest: int | None = None
+    """Only so many of the newest rows. Older ones count as forgotten."""
+    with_events: bool = False
+    """True to read rows of all kinds. The two following conditions are for updates alone."""
     counter_from: int = 0
     """Minimum counter."""
     told_from: int = 0
@@ -24,12 +30,13 @@ class ChangesWanted:
 
 
 class ChangesFound(NamedTuple):
-    """Records of changes, sorted by number."""
+    """Rows of the audit log, sorted by number."""
 
     records: list[ChangeRecord]
     oldest: int | None
-    """Number of the oldest stored record; None if there is no record."""
+    """Number of the oldest row of any kind that counts as kept; None if there is no row."""
     newest: int | None
+    """Number of the newest row of any kind; None if there is no row."""
 
 
 LOG_BYTES_PER_READ = 4 * 1024 * 1024
@@ -77,7 +84,7 @@ class Store(Protocol):
         ...
 
     def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
-        """Return records of changes, the oldest first.
+        """Return rows of the audit log, the oldest first.
 
         Raises `StorageError`. Must not be called while the result of `load` is being consumed.
         """

@@ -76,6 +76,7 @@ class CoreUnderTest(Verbs):
             outcomes=[row for row in outcomes.values() if row.sequence > forgotten],
             protocol=[row for row in protocol.values() if row.value is not None],
             last_change=max((row.number for row in rows.changes), default=0),
+            last_change_hash=rows.changes[-1].hash if rows.changes else b"",
         )
 
     def restart(self):

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from delivery.model.policy import Policy
 from delivery.model.words import Kept, MessageContent, Position, Quality
-from namegraph import NodeId, Refusal, ServerId, TargetSet
+from namegraph import NO_ORIGIN, NodeId, Origin, Refusal, ServerId, TargetSet
 
 BEGINNING = Position(0, -1)
 """The position before all messages that are kept in memory."""
@@ -131,6 +131,7 @@ class OpenMailbox:
 
     ticket: int
     process: NodeId
+    origin: Origin = NO_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,7 @@ class CloseMailbox:
 
     ticket: int
     process: NodeId
+    origin: Origin = NO_ORIGIN
 
 
 class Start(Enum):
@@ -171,6 +173,7 @@ class Subscribe:
     it."""
     caller: str = ""
     """Caller whose subscriptions of a mailbox are counted together. Empty if the caller is not known."""
+    origin: Origin = NO_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +235,7 @@ class SetPolicy:
     senders: str | None = None
     """Senders, as in `Policy`. The shell has asked the home of a group of another server whether that group exists."""
     kept: Kept | None = None
+    origin: Origin = NO_ORIGIN
 
 
 OwnRequest = QueueMessage | OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDeadLetters | SetPolicy

@@ -11,7 +11,7 @@ from enum import IntEnum
 import msgspec
 from msgspec import Struct
 
-from namegraph.model.names import NodeId, ServerId
+from namegraph.model.names import DOMAIN_LIMIT, LOCAL_PART_LIMIT, NodeId, ServerId
 from namegraph.model.rows import RequestId
 
 LISTED_LIMIT = 1_000
@@ -19,6 +19,9 @@ LISTED_LIMIT = 1_000
 read the group anew."""
 
 CALLER_LENGTH_LIMIT = 200
+
+PRINCIPAL_LENGTH_LIMIT = LOCAL_PART_LIMIT + DOMAIN_LIMIT + 1
+"""Largest length of a principal, which is a name like those of members."""
 
 
 class Origin(Struct, frozen=True, array_like=True):
@@ -32,10 +35,22 @@ class Origin(Struct, frozen=True, array_like=True):
     """Caller that asked for the update. Empty if not known."""
     server: ServerId = ServerId("")
     """The server that was asked."""
+    principal: str = ""
+    """Principal of the caller. Empty if a server acted by itself, or is of a version that does not tell."""
+    how: str = ""
+    """Means by which the caller was identified."""
+    credential: str = ""
+    """Public name of the credential: id of a key, or fingerprint of a certificate. Empty without a credential."""
+    via: str = ""
+    """Server that identified the caller and passed the call on. Empty if the asked server did so itself."""
 
     def is_legal(self) -> bool:
         """Return True if a correct server could send this value."""
-        return all(len(text) <= CALLER_LENGTH_LIMIT and text.isprintable() for text in (self.request_id, self.caller))
+        names = (self.principal, self.via)
+        texts = (self.request_id, self.caller, self.how, self.credential)
+        return all(len(text) <= PRINCIPAL_LENGTH_LIMIT and text.isprintable() for text in names) and all(
+            len(text) <= CALLER_LENGTH_LIMIT and text.isprintable() for text in texts
+        )
 
 
 NO_ORIGIN = Origin()

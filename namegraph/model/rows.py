@@ -92,23 +92,45 @@ class OutcomeRecord(NamedTuple):
 
 
 class ChangeRecord(NamedTuple):
-    """Changes that one update made to the groups whose home is this server. No answer about the graph depends on
-    them."""
+    """Row of the audit log: changes that one update made to the groups whose home is this server, or another event.
+
+    No answer about the graph depends on these rows.
+    """
 
     number: int
-    """Order in which this server committed the changes, from 1, without gaps. The oldest are forgotten first."""
+    """Order in which this server wrote the rows, from 1, without gaps. The oldest are forgotten first."""
     counter: int
-    """Counter of the update's final priority."""
+    """Counter of the update's final priority. For another event, the counter of this server at that time."""
     revision: str
+    """Revision of the update. Empty for another event."""
     request_id: RequestId
     told_at: int
     """Milliseconds since 1970 (UTC) on the clock of the server that was asked. 0 if not known."""
     caller: str
-    """Caller that asked for the update. Empty if not known."""
+    """Address of the caller that asked. Empty if not known."""
     server: ServerId
     """The server that was asked."""
     changes: bytes
-    """The changes, as `namegraph.model.changes` writes and reads them."""
+    """The changes, as `namegraph.model.changes` writes and reads them. For another event, its facts, as
+    `namegraph.model.audit_chain` writes and reads them."""
+    kind: str = "update"
+    """Kind of the row: `update`, or the kind of the event."""
+    principal: str = ""
+    """Principal of the caller. Empty if a server acted by itself, and in rows before the chain."""
+    how: str = ""
+    """Means by which the caller was identified."""
+    credential: str = ""
+    """Public name of the credential: id of a key, or fingerprint of a certificate. Empty without a credential."""
+    via: str = ""
+    """Server that identified the caller and passed the call on. Empty if the asked server did so itself."""
+    decision: str = ""
+    """`allowed` or `refused`. Empty if nothing was to be decided."""
+    rule: str = ""
+    """Rule by which that was decided. Empty if no rule was asked."""
+    previous: bytes = b""
+    """Hash of the row before this one. Empty in rows before the chain."""
+    hash: bytes = b""
+    """Hash of this row. Empty in rows before the chain."""
 
 
 class LogRecord(NamedTuple):
@@ -209,4 +231,6 @@ class StoredState:
     last_change: int = 0
     """Number of the newest `ChangeRecord`. The other records are not read at a start."""
     change_sizes: Sequence[tuple[int, int]] = ()
-    """(`number // 100`, bytes of their changes) for each hundred (`FORGET_EVERY`) of numbers, sorted."""
+    """(`number // 100`, bytes of these records) for each hundred (`FORGET_EVERY`) of numbers, sorted."""
+    last_change_hash: bytes = b""
+    """Hash of the newest `ChangeRecord`. Empty if there is none, or if it was written before the chain."""

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 from delivery.log.log import LOG_BYTES_LIMIT, LOG_SECONDS_LIMIT
 from delivery.origin.backlog_expiry import BACKLOG_SECONDS_LIMIT
 from delivery.origin.rates import DEFAULT_OF_SENDER_PER_SECOND, DEFAULT_PER_SECOND
-from namegraph import CHANGES_KEPT, FORGET_EVERY, ServerId, Subnet
+from namegraph import AUDIT_DAYS, CHANGES_BYTES_KEPT, CHANGES_KEPT, FORGET_EVERY, ServerId, Subnet
 from nameserver.config.declared import (
     CALLED,
     LISTENED,
@@ -179,8 +179,14 @@ class Settings:
         float, Number(0, 3600, "seconds"), "Longer silence of a peer that is still no loss."
     ] = _DETECTOR.acceptable_pause_seconds
     changes_kept: Annotated[
-        int, WholeNumber(FORGET_EVERY, 1_000_000_000, "updates"), "Updates of which the record of changes is kept."
+        int, WholeNumber(FORGET_EVERY, 1_000_000_000, "rows"), "Newest rows that `changes` and `watch` read."
     ] = CHANGES_KEPT
+    audit_days: Annotated[float, Number(1, 36_500, "days"), "Age from which rows of the audit log are forgotten."] = (
+        AUDIT_DAYS
+    )
+    audit_mebibytes: Annotated[
+        int, WholeNumber(1, 1024 * 1024, "mebibytes"), "Size of the audit log; beyond it the oldest rows go sooner."
+    ] = CHANGES_BYTES_KEPT // MEBIBYTE
     messages_per_second: Annotated[float, _RATE, "Messages accepted of all senders together."] = float(
         DEFAULT_PER_SECOND
     )

@@ -6,8 +6,9 @@ from typing import Final
 
 from delivery.model.events import CloseMailbox, DeliveryRefused, MailboxClosed, MailboxOpened, OpenMailbox
 from delivery.model.words import PositionToken, is_pattern
-from namegraph import NodeId, Reason, RefusedError, refuse
+from namegraph import NodeId, Origin, Reason, RefusedError, refuse
 from nameserver.access.caller import current_caller
+from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire
 from nameserver.deliveries.endpoints import Endpoints
@@ -35,7 +36,7 @@ class MailboxCalls:
         """Open a mailbox, which keeps messages for a process."""
         machine = self._machine
         process = message_wire.read_reader(request.process, "process", self._known)
-        answer = await machine.carry_out_delivery(OpenMailbox(machine.new_ticket(), process))
+        answer = await machine.carry_out_delivery(OpenMailbox(machine.new_ticket(), process, self._origin()))
         if isinstance(answer, DeliveryRefused):
             raise RefusedError(answer.refusal)
         assert isinstance(answer, MailboxOpened)
@@ -53,7 +54,7 @@ class MailboxCalls:
         process = message_wire.read_reader(request.process, "process", self._known)
         if is_pattern(process) and machine.mailbox_of(process) is not None:
             self._require_operator(process, request)
-        answer = await machine.carry_out_delivery(CloseMailbox(machine.new_ticket(), process))
+        answer = await machine.carry_out_delivery(CloseMailbox(machine.new_ticket(), process, self._origin()))
         if isinstance(answer, DeliveryRefused):
             raise RefusedError(answer.refusal)
         assert isinstance(answer, MailboxClosed)
@@ -61,6 +62,9 @@ class MailboxCalls:
         told.messages_lost = answer.unread
         self._endpoints.close_mailbox(answer.mailbox, self._closed(process))
         return told
+
+    def _origin(self) -> Origin:
+        return origin_of(server=self._machine.server)
 
     def _require_operator(self, pattern: NodeId, request: wire.CloseMailboxRequest) -> None:
         """Raise `RefusedError` unless an operator of this machine means to close the mailbox of a gateway.

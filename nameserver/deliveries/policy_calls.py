@@ -8,6 +8,7 @@ from typing import Final
 from delivery.model.events import DeliveryRefused, PolicySet, SetPolicy
 from delivery.model.policy import ANYONE, MEMBERS, Policy
 from namegraph import NodeId, Reason, RefusedError, group_not_found, refuse
+from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire
 from nameserver.deliveries.machine import DeliveryMachine
@@ -52,7 +53,9 @@ class PolicyCalls:
         if senders not in (None, ANYONE, MEMBERS):
             await self._require_elsewhere(NodeId(senders), context)
         machine = self._machine
-        answer = await machine.carry_out_delivery(SetPolicy(machine.new_ticket(), group, quality, senders, kept))
+        origin = origin_of(server=self._routing.server)
+        policy = SetPolicy(machine.new_ticket(), group, quality, senders, kept, origin)
+        answer = await machine.carry_out_delivery(policy)
         if isinstance(answer, DeliveryRefused):
             raise RefusedError(answer.refusal)
         assert isinstance(answer, PolicySet)

@@ -25,6 +25,7 @@ from delivery.model.events import DeliveryRefused, Start, StopListening, Subscri
 from delivery.model.words import Filter, Kept, Position, PositionToken
 from delivery.volatile.datagrams import Shown
 from namegraph import NodeId, Reason, RefusedError, refuse
+from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context
 from nameserver.calls.stream_places import StreamPlace
 from nameserver.config.addresses import counted_as
@@ -94,7 +95,7 @@ class SubscribeCalls:
         self._endpoints.require_room()
         ticket = self._machine.new_ticket()
         try:
-            endpoint, readings = await self._begin(ticket, first.begin, caller=counted_as(context.peer()))
+            endpoint, readings = await self._begin(ticket, first.begin, context)
             place.end, endpoint.on_handed = endpoint.end, place.used
             await self._listen(endpoint, readings, first, requests, context)
         finally:
@@ -129,7 +130,7 @@ class SubscribeCalls:
             self._endpoints.leave(endpoint)
 
     async def _begin(
-        self, ticket: int, begin: wire.SubscribeRequest.Begin, *, caller: str
+        self, ticket: int, begin: wire.SubscribeRequest.Begin, context: Context
     ) -> tuple[Endpoint, Sequence[SourcePosition]]:
         """Return the endpoint, and its progress in each source, the log first."""
         machine = self._machine
@@ -154,7 +155,8 @@ class SubscribeCalls:
             start,
             is_ephemeral=begin.ephemeral,
             in_memory=in_memory,
-            caller=caller,
+            caller=counted_as(context.peer()),
+            origin=origin_of(server=machine.server),
         )
         if begin.ephemeral and begin.handed_out:
             raise refuse(Reason.INVALID_REQUEST, "an ephemeral subscription ended with its stream", field="handed_out")

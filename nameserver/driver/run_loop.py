@@ -35,12 +35,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from dataclasses import replace
 from itertools import count, islice
 from typing import NamedTuple
 
 from delivery.model.events import CloseParcels, DatagramCame, DeliveryEvent
 from delivery.server import ServerEffects
 from namegraph import (
+    CHANGES_KEPT,
     AddPeer,
     Command,
     Committed,
@@ -154,6 +156,8 @@ class RunLoop:
         self._ends = False
         self._stepped: asyncio.Future[None] | None = None
         """Future that is done at the next step. None unless a caller waits for it."""
+        self.changes_kept = CHANGES_KEPT
+        """Number of the newest rows of the audit log that readers of changes see."""
         self._changes_recorded: asyncio.Future[None] | None = None
         """Future that is done when more of the record of changes is durable. None unless a reader waits for it."""
         self.storage_failure: str | None = None
@@ -203,6 +207,10 @@ class RunLoop:
             raise RefusedError(unavailable(self.storage_failure))
         if self._is_full():
             raise refuse(Reason.UNAVAILABLE, "the server is busy writing earlier updates; try again in a moment")
+
+    def has_room(self) -> bool:
+        """Return True if the database takes records, and not too many wait for it."""
+        return self.storage_failure is None and not self._is_full()
 
     @property
     def durable_revision(self) -> str:
@@ -376,7 +384,11 @@ class RunLoop:
         """Read the record of changes. Raises `RefusedError` if the database fails, or the server is about to end."""
         if self._refuses_updates_because is not None:
             raise RefusedError(self._refuses_updates_because)
-        return await self._database.read_changes(wanted)
+        return await self._database.read_changes(replace(wanted, newest=self.changes_kept))
+
+    async def read_audit_log(self, wanted: ChangesWanted) -> ChangesFound:
+        """Read rows of all kinds, however old. Raises `RefusedError` if the database fails."""
+        return await self._database.read_changes(replace(wanted, with_events=True))
 
     async def read_log(self, wanted: LogWanted) -> list[LogRecord]:
         """Read entries of the log of messages. Raises `RefusedError` if the database fails."""

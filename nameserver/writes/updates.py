@@ -167,7 +167,10 @@ class UpdateCalls:
             )
         run_loop = self._run_loop
         request_id, deadline = self._request_ids.given_or_new(request.request_id), deadline_of(context, run_loop)
-        command = SetDetails(run_loop.new_ticket(), request_id, changes, deadline, if_none=request.if_none)
+        origin = origin_of(request_id=request_id, server=run_loop.server)
+        command = SetDetails(
+            run_loop.new_ticket(), request_id, changes, deadline, if_none=request.if_none, origin=origin
+        )
         return conversion.change(await run_loop.carry_out(command))
 
     async def delete_group(self, request: messages.DeleteGroupRequest, context: Context) -> values.Change:

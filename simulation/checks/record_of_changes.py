@@ -1,10 +1,22 @@
-"""Check of a server's record of changes: replayed from its beginning, it gives the server's own groups and arcs."""
+"""Check of a server's audit log: one chain, whose updates, replayed from its beginning, give the server's own groups
+and arcs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from namegraph import ChangeKind, ChangeRecord, NodeId, NodeIndex, NodeKind, ServerCore, decode_changes
+from namegraph import (
+    CHAIN_BEGINNING,
+    UPDATE,
+    ChangeKind,
+    ChangeRecord,
+    NodeId,
+    NodeIndex,
+    NodeKind,
+    ServerCore,
+    chained,
+    decode_changes,
+)
 from simulation.oracle.violation import InvariantViolatedError
 
 State = tuple[set[NodeId], dict[tuple[NodeId, NodeId], bool]]
@@ -18,12 +30,16 @@ def check_record(core: ServerCore, records: Iterable[ChangeRecord], *, with_kind
     waiting arc may become a group meanwhile.
     """
     groups, arcs = set[NodeId](), dict[tuple[NodeId, NodeId], bool]()
-    expected_number = 1
+    expected_number, before = 1, CHAIN_BEGINNING
     for record in records:
-        if record.number == 2 and expected_number == 1 and not len(decode_changes(record.changes)):
+        is_update = record.kind == UPDATE
+        if record.number == 2 and expected_number == 1 and is_update and not len(decode_changes(record.changes)):
             expected_number = 2  # The record began after updates that changed nothing here.
         _require(core, record.number == expected_number, f"{record.number} follows {expected_number - 1}")
-        expected_number += 1
+        _require(core, record == chained(record, before), f"{record.number} is not in the chain")
+        expected_number, before = expected_number + 1, record.hash
+        if not is_update:
+            continue
         for kind, group, member, is_group in _changes_of(record):
             match kind:
                 case ChangeKind.CREATED | ChangeKind.DELETED:

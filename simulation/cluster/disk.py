@@ -214,4 +214,5 @@ class Disk:
             protocol=[ProtocolRow(part, key, value) for (part, key), value in self._protocol.items()],
             last_change=max(self.changes, default=0),
             change_sizes=change_sizes(self.changes.values()),
+            last_change_hash=self.changes[max(self.changes)].hash if self.changes else b"",
         )

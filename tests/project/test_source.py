@@ -60,9 +60,9 @@ def test_the_time_of_day_is_read_only_to_be_shown():
     # made.
     assert sorted(readers) == [
         "mailing/shell/spooling.py",
-        "nameserver/access/origins.py",
         "nameserver/admin_service.py",
         "nameserver/driver/start_number.py",
+        "nameserver/driver/time_of_day.py",
         "nameserver/telemetry/clock_watch.py",
         "nameserver/telemetry/state_metrics.py",
         "nameserver/transport/peer_transport.py",

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from namegraph import ROW_BYTES
 from namegraph.model.names import LOCAL_PART_LIMIT, NodeId, parse_name
 from namegraph.model.rows import NodeIndex, NodeKind, NodeRecord, Records
 from storage import StorageError
@@ -312,8 +313,32 @@ def test_a_start_is_told_how_large_the_record_of_changes_is_by_the_hundred(opene
     store.commit(Records(changes=rows))
     store.close()
     with closing(opener(ANNA)) as again:
-        size = len(rows[0].changes)
+        size = ROW_BYTES + len(rows[0].changes)
         assert again.load().change_sizes == [(0, 2 * size), (1, size), (2, size)]
+
+
+def test_rows_of_other_kinds_are_read_only_where_they_are_wanted(store) -> None:
+    event = change(2, counter=9, told_at=900)._replace(kind="peer_added", principal="ann@x", hash=b"h", previous=b"p")
+    store.commit(Records(changes=[change(1, counter=10), event, change(3, counter=11)]))
+    assert store.read_changes(ChangesWanted(10)) == ([change(1, 10), change(3, 11)], 1, 3)
+    assert store.read_changes(ChangesWanted(10, after=1, with_events=True)).records == [event, change(3, 11)]
+    assert numbers(store, ChangesWanted(10, through=2, with_events=True)) == [1, 2]
+
+
+def test_rows_older_than_the_newest_that_are_wanted_count_as_forgotten(store) -> None:
+    store.commit(Records(changes=[change(number, counter=number) for number in range(1, 6)]))
+    assert store.read_changes(ChangesWanted(10, newest=2)) == ([change(4, 4), change(5, 5)], 4, 5)
+    assert store.read_changes(ChangesWanted(10, newest=2, revision="3@x")) == ([], 4, 5)
+    assert store.read_changes(ChangesWanted(1, newest=9)) == ([change(1, 1)], 1, 5)
+
+
+def test_a_start_is_told_the_hash_of_the_newest_row(opener) -> None:
+    store = opener(ANNA)
+    assert store.load().last_change_hash == b""
+    store.commit(Records(changes=[change(1, 1)._replace(hash=b"one"), change(2, 2)._replace(hash=b"two")]))
+    store.close()
+    with closing(opener(ANNA)) as again:
+        assert again.load().last_change_hash == b"two"
 
 
 def numbers(store, wanted):

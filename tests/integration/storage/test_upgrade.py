@@ -12,6 +12,7 @@ from sqlalchemy import MetaData, create_engine, insert, inspect, select
 from sqlalchemy.engine import Engine
 
 from namegraph.core import ServerCore
+from namegraph.model.audit_chain import CHAIN_BEGINNING, chained
 from namegraph.model.names import Subnet, parse_name
 from namegraph.model.rows import ProtocolRow, Records, StoredState
 from resolver.membership import MembershipResolver
@@ -116,8 +117,22 @@ def test_a_database_of_the_seventh_layout_keeps_its_record_of_changes_and_begins
     migrate(engine, command.downgrade, "0007")
     assert "log" not in inspect(engine).get_table_names()
     again = open_store(url)
-    assert again.read_changes(ChangesWanted(10)).records == [change(1, counter=10)]
+    assert again.read_changes(ChangesWanted(10)).records == [chained(change(1, counter=10), CHAIN_BEGINNING)]
     assert (contents(again).protocol, contents(again).log) == ([protocol_row("a")], [])
+    again.close()
+
+
+def test_the_chain_begins_at_the_newest_row_of_the_ninth_layout_and_older_rows_stay(url, engine) -> None:
+    store = open_store(url, server=ANNA)
+    rows = [change(number, counter=10 * number, told_at=number) for number in range(1, 1_205)]
+    store.commit(Records(changes=[*rows, change(1_205, counter=1)._replace(kind="peer_added")]))
+    store.close()
+    migrate(engine, command.downgrade, "0009")
+    again = open_store(url)
+    newest = chained(rows[-1], CHAIN_BEGINNING)
+    assert again.read_changes(ChangesWanted(2_000)).records == [*rows[:-1], newest]
+    state = again.load()
+    assert (state.last_change, state.last_change_hash) == (1_204, newest.hash)
     again.close()
 
 
@@ -137,6 +152,7 @@ def test_outcomes_of_the_eighth_layout_become_rows_of_their_own_once_and_go_back
     before = [coordinated(1, b"one"), coordinated(2, b""), coordinated(3, b"three"), decided(3, b"three")]
     store.commit(Records(protocol=before))
     store.close()
+    migrate(engine, command.downgrade, "0009")
     migrate(engine, command.stamp, "0008")
 
     now = [coordinated(1), coordinated(2), coordinated(3), decided(1, b"one"), decided(3, b"three")]

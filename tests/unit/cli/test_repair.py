@@ -2,9 +2,10 @@
 
 import pytest
 
-from namegraph import Records, ServerId
+from namegraph import Records, ServerId, chained, decode_facts
 from nameserver.driver.counter_repair import RAISED_LIMIT
 from storage.open import open_store
+from storage.store import ChangesWanted
 
 
 @pytest.fixture
@@ -33,6 +34,19 @@ def test_the_counter_is_raised_durably(shadowtree, tmp_path, database):
     ended = repair(shadowtree, tmp_path, 5_000_000_000_000)
     assert (ended.status, ended.out) == (0, "the counter was 7 and is 5000000000000\n")
     assert counter_of(database) == 5_000_000_000_000
+
+
+def test_the_repair_is_in_the_audit_log(shadowtree, tmp_path, database):
+    repair(shadowtree, tmp_path, 100)
+    repair(shadowtree, tmp_path, 200)
+    store = open_store(database)
+    *_, first, second = store.read_changes(ChangesWanted(10, with_events=True)).records
+    store.close()
+    assert [(row.kind, row.principal, row.how) for row in (first, second)] == [
+        ("counter_raised", "operator@local", "database")
+    ] * 2
+    assert decode_facts(second.changes) == {"before": 100, "to": 200}
+    assert second == chained(second, first.hash)
 
 
 @pytest.mark.parametrize(("number", "why"), [(7, "cannot be lowered"), (3, "cannot be lowered"), (2**62, "export")])

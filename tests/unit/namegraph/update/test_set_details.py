@@ -195,11 +195,12 @@ def test_a_renamed_group_keeps_its_details(server):
 
 
 def test_details_are_no_update(server):
-    """They have no place in the order of updates, and the record of changes, as of a policy, has nothing of them."""
+    """They have no place in the order of updates. The audit log has an event of them, not an update."""
     server.create(details=NO_DETAILS)
-    before = server.core.revision, len(server.records.changes)
+    before, recorded = server.core.revision, len(server.records.changes)
     server.set()
-    assert (server.core.revision, len(server.records.changes)) == before
+    assert server.core.revision == before
+    assert [row.kind for row in server.records.changes[recorded:]] == ["details_set"]
 
 
 def test_a_group_of_a_loop_has_details_of_its_own(server):
