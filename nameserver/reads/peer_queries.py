@@ -88,8 +88,8 @@ class PeerQuestionCalls:
             ],
         )
         if request.with_pathnames:
-            pairs = zip(groups, members, strict=True)
-            below = [pair for pair, finding in zip(pairs, findings, strict=True) if finding == PairFinding.BELOW]
+            both = zip(groups, members, strict=True)
+            below = [pair for pair, finding in zip(both, findings, strict=True) if finding == PairFinding.BELOW]
             put_pathnames(response, await self._checks.pathnames(below))
         return response
 
