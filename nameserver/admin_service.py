@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from delivery.server import Server
@@ -23,6 +22,7 @@ from namegraph import (
     refuse,
 )
 from nameserver.access.caller import current_caller
+from nameserver.access.operators import Operators
 from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context, Handler, deadline_of, stream_call, unary_call
 from nameserver.calls.stable_listing import made
@@ -306,16 +306,6 @@ class AdminCalls:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AdminHandlers:
-    """Handlers of each method, by name."""
-
-    here: dict[str, Handler]
-    """Handlers at the address of clients and peers. Callers from other machines may only read."""
-    anywhere: dict[str, Handler]
-    """Handlers at an address of its own."""
-
-
 def admin_service_handlers(
     *,
     core: Server,
@@ -325,41 +315,32 @@ def admin_service_handlers(
     run_loop: RunLoop,
     planned_end: PlannedEnd,
     say: Say,
-) -> AdminHandlers:
-    """Return the handlers of the AdminService. `reads` is the core as its readers see it."""
+    operators: Operators,
+) -> dict[str, Handler]:
+    """Return the handler of each method, by its name. `reads` is the core as its readers see it."""
     admin = AdminCalls(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say
     )
     snapshots = SnapshotCalls(core=core, reads=reads, run_loop=run_loop)
 
-    def handlers(guard: Callable[[_Method], _Method]) -> dict[str, Handler]:
-        return {
-            "GetStatus": unary_call(admin.get_status, messages.GetStatusRequest),
-            "ListPeers": unary_call(admin.list_peers, messages.ListPeersRequest),
-            "AddPeer": unary_call(guard(admin.add_peer), messages.AddPeerRequest),
-            "RemovePeer": unary_call(guard(admin.remove_peer), messages.RemovePeerRequest),
-            "Drain": unary_call(guard(admin.drain), messages.DrainRequest),
-            "MakeCut": unary_call(guard(snapshots.make_cut), messages.MakeCutRequest),
-            "ExportSnapshot": stream_call(
-                guard(snapshots.export), messages.ExportSnapshotRequest, stalled_seconds=STALLED_SECONDS
-            ),
-        }
+    def guarded(method: _Method) -> _Method:
+        async def call(request: Any, context: Context) -> Any:
+            operators.require(current_caller())
+            return await method(request, context)
 
-    return AdminHandlers(here=handlers(_from_this_machine), anywhere=handlers(lambda method: method))
+        return call
 
-
-def _from_this_machine(method: _Method) -> _Method:
-    """Return the method, for callers of this machine alone."""
-
-    async def guarded(request: Any, context: Context) -> Any:
-        if not current_caller().is_operator_here:
-            raise refuse(
-                Reason.PERMISSION_DENIED,
-                "this is done on the server's own machine, or at the address that its setting admin_listen names",
-            )
-        return await method(request, context)
-
-    return guarded
+    return {
+        "GetStatus": unary_call(admin.get_status, messages.GetStatusRequest),
+        "ListPeers": unary_call(admin.list_peers, messages.ListPeersRequest),
+        "AddPeer": unary_call(guarded(admin.add_peer), messages.AddPeerRequest),
+        "RemovePeer": unary_call(guarded(admin.remove_peer), messages.RemovePeerRequest),
+        "Drain": unary_call(guarded(admin.drain), messages.DrainRequest),
+        "MakeCut": unary_call(guarded(snapshots.make_cut), messages.MakeCutRequest),
+        "ExportSnapshot": stream_call(
+            guarded(snapshots.export), messages.ExportSnapshotRequest, stalled_seconds=STALLED_SECONDS
+        ),
+    }
 
 
 def _subnet(text: str) -> Subnet:

@@ -19,6 +19,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import grpc
@@ -30,6 +31,7 @@ from namegraph import (
     CoreQueries,
     InconsistentStateError,
     LogRecord,
+    NodeId,
     Reason,
     Refusal,
     RefusedError,
@@ -37,6 +39,8 @@ from namegraph import (
     Tick,
 )
 from nameserver.access.identify import Identification, Listener
+from nameserver.access.local_socket import LocalSocketError, listen, place_of
+from nameserver.access.operators import Operators
 from nameserver.admin_service import ADMIN_SERVICE, admin_service_handlers
 from nameserver.calls.adapters import Handler
 from nameserver.calls.arriving import UNREAD_BYTES, Arriving
@@ -49,6 +53,7 @@ from nameserver.calls.stream_places import StreamPlaces
 from nameserver.config.addresses import announced
 from nameserver.config.port_check import ListenError, check_address
 from nameserver.config.settings import DAY_SECONDS, MEBIBYTE, Settings
+from nameserver.config.socket_paths import UNIX_PREFIX
 from nameserver.deliveries.desk import Desk
 from nameserver.deliveries.overrun_reports import OverrunReports
 from nameserver.deliveries.queue_sending import QueueSending
@@ -154,23 +159,23 @@ class Servers(NamedTuple):
     """gRPC servers that take calls."""
 
     public: grpc.aio.Server
-    """Server for clients, peers, and operators of this machine."""
-    admin: grpc.aio.Server | None
-    """Server for operators of other machines. None if the settings name no address for it."""
+    """Server for clients and peers."""
+    local: grpc.aio.Server
+    """Server for operators of this machine. It listens on the local socket, if there is one."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Servers:
-        """Return the servers that the settings name. They do not listen yet."""
+    def create(cls) -> Servers:
+        """Return servers that do not listen yet."""
 
         def one() -> grpc.aio.Server:
             return grpc.aio.server(options=CHANNEL_OPTIONS, maximum_concurrent_rpcs=CALLS_AT_ONCE_LIMIT)
 
-        return cls(one(), None if settings.admin_listen is None else one())
+        return cls(one(), one())
 
     @property
     def all(self) -> tuple[grpc.aio.Server, ...]:
         """All servers."""
-        return (self.public,) if self.admin is None else (self.public, self.admin)
+        return (self.public, self.local)
 
     async def start(self) -> None:
         """Take calls."""
@@ -246,13 +251,8 @@ async def serve_until(
     """
     require_extras(settings)
     require_addresses(settings)
-    servers = Servers.of(settings)
+    servers = Servers.create()
     address, is_open = _bind(servers.public, settings.listen)
-    open_addresses = [settings.listen] if is_open else []
-    operators = None
-    if servers.admin is not None and settings.admin_listen is not None:
-        operators, is_open = _bind(servers.admin, settings.admin_listen)
-        open_addresses += [settings.admin_listen] if is_open else []
     # All work on the database runs in one thread, so that two threads never work on it at once.
     with (
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="database") as worker,
@@ -263,10 +263,12 @@ async def serve_until(
         log.name(core.server)
         say(logging.INFO, "starting", "the server starts", version=version("shadowtree"), process=os.getpid())
         say(logging.INFO, "settings", "the settings in force", **settings.shown())
-        for each in open_addresses:
-            say(logging.WARNING, "open_to_others", OPEN_TO_OTHERS.format(address=each))
+        if is_open:
+            say(logging.WARNING, "open_to_others", OPEN_TO_OTHERS.format(address=settings.listen))
         threads = Threads(database=worker, long_steps=stepper)
         try:
+            # The lock of the database is held now, so no other server uses the default place of the socket.
+            local_socket = _listen_locally(servers.local, settings, core.server)
             return await _serve(
                 servers,
                 settings,
@@ -276,7 +278,7 @@ async def serve_until(
                 planned_end,
                 reloading,
                 address,
-                operators,
+                local_socket,
                 announce,
             )
         finally:
@@ -294,7 +296,7 @@ async def _serve(
     planned_end: PlannedEnd,
     reloading: SettingsReload,
     address: str,
-    operators: str | None,
+    local_socket: Path | None,
     announce: Callable[[str], None],
 ) -> int:
     health = Health((NAME_SERVICE, DELIVERY_SERVICE, ADMIN_SERVICE))
@@ -350,7 +352,7 @@ async def _serve(
         ]
         try:
             await servers.start()
-            _tell_serving(announce, core, address, operators)
+            _tell_serving(announce, core, address, local_socket)
             reloading.follow_peers(
                 core.peers, new_ticket=run_loop.new_ticket, carry_out=run_loop.carry_out, refresh=transport.refresh
             )
@@ -434,10 +436,20 @@ def _open(
     )
     questions |= delivery_question_handlers(core=reads, machine=desk, directory=directory, check=check)
     admin = admin_service_handlers(
-        core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say
+        core=core,
+        reads=reads,
+        census=census,
+        transport=transport,
+        run_loop=run_loop,
+        planned_end=planned_end,
+        say=say,
+        operators=Operators(settings.policy, is_in=lambda who, group: group in resolver.memberships(NodeId(who))),
     )
 
-    identification = Identification(Listener.PLAINTEXT)
+    identifications = {
+        servers.public: Identification(Listener.PLAINTEXT),
+        servers.local: Identification(Listener.LOCAL),
+    }
 
     def add(
         server: grpc.aio.Server,
@@ -462,7 +474,7 @@ def _open(
                 name: admitted_shortly(way, places=places, request_bytes=request_bytes) for name, way in at_once.items()
             }
             found = calls.followed(service, found, admitted)
-        found = identification.handlers(arriving.handlers(found))
+        found = identifications[server].handlers(arriving.handlers(found))
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))
 
     services_of_homes = {NAME_SERVICE: names, DELIVERY_SERVICE: messages, PEER_SERVICE: questions}
@@ -471,16 +483,14 @@ def _open(
     public = servers.public
     public.add_generic_rpc_handlers((relays,))
     at_once = short_ways(core=reads, resolver=resolver, directory=directory)
-    add(public, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE, chunked=CHUNKED_METHODS, at_once=at_once)
-    add(public, DELIVERY_SERVICE, messages, DELIVERY_CALLS_AT_ONCE, PATIENT_METHODS)
     add(public, PEER_SERVICE, {**peer_service_handlers(reads, transport), **questions}, PEER_CALLS_AT_ONCE)
-    add(public, ADMIN_SERVICE, admin.here, ADMIN_CALLS_AT_ONCE)
     services = (NAME_SERVICE, DELIVERY_SERVICE, ADMIN_SERVICE, PEER_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
     for server in servers.all:
+        add(server, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE, chunked=CHUNKED_METHODS, at_once=at_once)
+        add(server, DELIVERY_SERVICE, messages, DELIVERY_CALLS_AT_ONCE, PATIENT_METHODS)
+        add(server, ADMIN_SERVICE, admin, ADMIN_CALLS_AT_ONCE)
         add(server, HEALTH_SERVICE, health.handlers(), HEALTH_CALLS_AT_ONCE)
         add(server, reflection.SERVICE_NAME, reflection_handlers(services), REFLECTION_CALLS_AT_ONCE)
-    if servers.admin is not None:
-        add(servers.admin, ADMIN_SERVICE, admin.anywhere, ADMIN_CALLS_AT_ONCE)
     routing, forwarder = Routing(known=reads, directory=directory), Forwarder(server=core.server, directory=directory)
     return clocks, QueueSending(machine=desk, routing=routing, forwarder=forwarder)
 
@@ -616,6 +626,21 @@ def _bind(server: grpc.aio.Server, listen: str) -> tuple[str, bool]:
     return f"{listen.rpartition(':')[0]}:{port}", is_open
 
 
+def _listen_locally(server: grpc.aio.Server, settings: Settings, name: ServerId) -> Path | None:
+    """Listen on the local socket. Return its path. None if there is none."""
+    try:
+        path = place_of(settings, name, os.environ)
+        if path is not None:
+            listen(path, server.add_insecure_port)
+    except LocalSocketError as error:
+        if settings.listen_local is not None:
+            raise StartError(str(error)) from None
+        # A server that works without a configuration must not need more than its database and its port.
+        say(logging.WARNING, "no_local_socket", f"{error}; operators on this machine have no socket")
+        return None
+    return path
+
+
 def _asked_of_names(
     reads: CoreQueries,
     resolver: MembershipResolver,
@@ -638,11 +663,13 @@ def _asked_of_names(
     return names, questions, check
 
 
-def _tell_serving(announce: Callable[[str], None], core: Server, address: str, operators: str | None) -> None:
+def _tell_serving(announce: Callable[[str], None], core: Server, address: str, local_socket: Path | None) -> None:
     announce(_line(core, address))
     say(logging.INFO, "serving", f"calls are accepted on {address}", listen=address, revision=core.revision)
-    if operators is not None:
-        say(logging.INFO, "serving_operators", f"operators are answered on {operators}", admin_listen=operators)
+    if local_socket is not None:
+        socket = f"{UNIX_PREFIX}{local_socket}"
+        message = f"operators on this machine are answered on {socket}"
+        say(logging.INFO, "serving_operators", message, listen_local=socket)
 
 
 def _line(core: Server, address: str) -> str:

@@ -83,7 +83,7 @@ def _taken_addresses(settings: Settings) -> dict[str, ListenError]:
     """Find the addresses in use. Raises `StartError` for an address that cannot be listened on for another reason."""
     taken: dict[str, ListenError] = {}
     with ExitStack() as held:
-        for listen in (settings.listen, settings.admin_listen, settings.metrics_listen):
+        for listen in (settings.listen, settings.metrics_listen):
             if listen is None:
                 continue
             try:
@@ -92,7 +92,7 @@ def _taken_addresses(settings: Settings) -> dict[str, ListenError]:
                 if not error.is_in_use:
                     raise StartError(str(error)) from None
                 taken[listen] = error
-    given = [each for each in (settings.listen, settings.admin_listen, settings.metrics_listen) if each is not None]
+    given = [each for each in (settings.listen, settings.metrics_listen) if each is not None]
     for number, one in enumerate(given):
         for other in given[:number]:
             if _overlap(one, other):
@@ -166,7 +166,7 @@ def _notes_of_peers(settings: Settings) -> list[str]:
                 notes.append(f"{who} is at {places[who]}, a name that cannot be looked up now: {why}")
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    own = {settings.listen, settings.admin_listen, settings.metrics_listen}
+    own = {settings.listen, settings.metrics_listen}
     notes += [f"{who} is at {at}, where this server itself listens" for who, at in places.items() if at in own]
     if len(notes) > NAMED_LIMIT:
         notes = [*notes[:NAMED_LIMIT], f"{len(notes) - NAMED_LIMIT} more like these"]

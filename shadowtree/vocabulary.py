@@ -14,7 +14,7 @@ SubnetName: TypeAlias = str
 """Administrative domain, such as ``ubc.example``."""
 
 Address: TypeAlias = str
-"""Address of a name server: ``HOST:PORT``."""
+"""Address of a name server: ``HOST:PORT``, or ``unix:PATH`` of its local socket."""
 
 Revision: TypeAlias = str
 """Opaque value that a write returned and a later read may ask to reflect."""

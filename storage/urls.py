@@ -7,6 +7,7 @@ only one host in that place, so several hosts are kept in the query as `host` an
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -106,6 +107,12 @@ SHOWN_PARAMETERS = frozenset(
     )
 )
 """Parameters of a URL that are shown. Every other parameter may hold a secret, so its value is hidden."""
+
+
+def database_file(text: str) -> Path | None:
+    """Return the file of a database of SQLite. None for a database of PostgreSQL."""
+    url = parse_database_url(text)
+    return Path(url.database) if url.drivername == SQLITE and url.database is not None else None
 
 
 def has_password(url: URL) -> bool:

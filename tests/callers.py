@@ -2,7 +2,8 @@
 
 from contextlib import contextmanager
 
-from nameserver.access.caller import ANONYMOUS, Caller, How
+from namegraph import ANONYMOUS
+from nameserver.access.caller import Caller, How
 from nameserver.access.identify import Identification, Listener
 from nameserver.wire.metadata import CALLER
 

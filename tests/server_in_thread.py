@@ -69,7 +69,13 @@ class ServerInThread:
 
     def __init__(self, *subnets: str, listen: str = "127.0.0.1:0", **settings: Any) -> None:
         """`settings`: see `nameserver/config/settings.py`."""
-        values = {"database": UNREAD_URL, "subnets": subnets, "listen": listen, "restart_grace_seconds": "0"}
+        values = {
+            "database": UNREAD_URL,
+            "subnets": subnets,
+            "listen": listen,
+            "restart_grace_seconds": "0",
+            "listen_local": "none",
+        }
         self._settings = load_settings(None, values | settings, {})
         self.database = MemoryDatabase()
         self.store: FillableStore

@@ -10,24 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Final, NewType
+from typing import Final
 from urllib.parse import urlencode
 
-from namegraph import InvalidNameError, Reason, ServerId, Subnet, parse_name, refuse
+from namegraph import (
+    InvalidPrincipalError,
+    Principal,
+    Reason,
+    RefusedError,
+    ServerId,
+    parse_principal,
+    refuse,
+    subnet_of_principal,
+)
 from nameserver.config.addresses import host_and_port_of, is_loopback
 from nameserver.wire.metadata import CALLER
-
-Principal = NewType("Principal", str)
-"""Name of a person or program, ``LOCAL@SUBNET``, or one of the names below that no credential gives."""
-
-ANONYMOUS: Final = Principal("anonymous")
-"""Caller that proves nothing."""
-
-LOCAL_SUBNET: Final = Subnet("local")
-"""Subnet of operators of this machine. No credential and no other server speaks for it."""
-
-OPERATOR: Final = Principal(f"operator@{LOCAL_SUBNET}")
-"""Caller that opened the local socket."""
 
 CREDENTIAL_LIMIT: Final = 100
 """Characters of the name of a credential, which logs repeat."""
@@ -87,6 +84,10 @@ class Caller:
             return is_loopback(self.peer)
         return self.how is How.LOCAL
 
+    def may(self, privilege: str) -> bool:
+        """Return True if the credential is good for a privilege, as far as the principal has it."""
+        return self.privileges is None or privilege in self.privileges
+
     @property
     def address(self) -> str:
         """Address HOST:PORT of the client, for display. Empty if it is not known."""
@@ -112,37 +113,18 @@ def current_caller() -> Caller:
 
 
 def read_principal(text: str) -> Principal:
-    """Return the canonical form of a principal ``LOCAL@SUBNET``. Raises `RefusedError` (INVALID_NAME)."""
+    """Return the principal that a credential may be for, in its canonical form. Raises `RefusedError`."""
     try:
-        name = parse_name(text)
-    except InvalidNameError as error:
-        raise refuse(
-            Reason.INVALID_NAME,
-            f"{error} (field: principal); a principal is written LOCAL@SUBNET",
-            name=error.name,
-            why=error.why,
-            field="principal",
-        ) from None
-    if subnet_of_principal(Principal(name)) == LOCAL_SUBNET:
-        raise refuse(
-            Reason.INVALID_NAME,
-            f"{name}: the subnet {LOCAL_SUBNET} is that of operators on the server's own machine; no credential gives "
-            "a principal of it",
-            name=name,
-            field="principal",
-        )
-    return Principal(name)
+        principal = parse_principal(text)
+    except InvalidPrincipalError as error:
+        raise _no_principal(str(error)) from None
+    if subnet_of_principal(principal) is None:
+        raise _no_principal(f"no credential is for {principal}, which stands for callers without one")
+    return principal
 
 
-def subnet_of_principal(principal: Principal) -> Subnet | None:
-    """Return the subnet of a principal. None if it has none."""
-    _, at, subnet = principal.partition("@")
-    return Subnet(subnet) if at else None
-
-
-def guest_of(server: ServerId) -> Principal:
-    """Return the principal of callers for whom another server cannot speak."""
-    return Principal(f"guest@{server}")
+def _no_principal(why: str) -> RefusedError:
+    return refuse(Reason.INVALID_NAME, f"{why} (field: principal)", field="principal")
 
 
 def printable(text: str) -> str:

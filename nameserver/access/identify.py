@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import grpc
 
-from namegraph import Reason, RefusedError, refuse
-from nameserver.access.caller import ANONYMOUS, LOCAL_SUBNET, OPERATOR, Caller, How, guest_of, subnet_of_principal
+from namegraph import ANONYMOUS, OPERATOR, Reason, RefusedError, guest_of, is_identified, refuse, subnet_of_principal
+from nameserver.access.caller import Caller, How
 from nameserver.access.marks import InvalidMarkError, Mark, read_mark
 from nameserver.wire.metadata import CALLER, FORWARDED_KEY, PRINCIPAL_KEY
 from nameserver.wire.status_mapping import abort
@@ -133,7 +133,7 @@ def _believed(mark: Mark, peer: str) -> Caller:
         raise refuse(
             Reason.INVALID_REQUEST, "a forwarded call must name the server that forwards it", field=PRINCIPAL_KEY
         )
-    # The subnet of operators is no other server's: opening the local socket proves it, and nothing else does.
-    is_ours = subnet_of_principal(mark.principal) == LOCAL_SUBNET
-    principal = guest_of(server) if is_ours else mark.principal
+    # Opening the local socket proves an operator, and no other server does.
+    is_operator = is_identified(mark.principal) and subnet_of_principal(mark.principal) is None
+    principal = guest_of(server) if is_operator else mark.principal
     return Caller(principal, How.PEER, peer, via=server, told_address=mark.address)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl
 
-from namegraph import InvalidNameError, ServerId, parse_name
-from nameserver.access.caller import ANONYMOUS, Principal, printable
+from namegraph import ANONYMOUS, InvalidPrincipalError, Principal, ServerId, parse_principal
+from nameserver.access.caller import printable
 from nameserver.wire.metadata import CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY
 
 MARK_LIMIT: Final = 4_096
@@ -64,9 +64,7 @@ def read_mark(metadata: Mapping[str, str]) -> Mark | None:
 
 
 def _principal(text: str) -> Principal:
-    if text == ANONYMOUS:
-        return ANONYMOUS
     try:
-        return Principal(parse_name(text))
-    except InvalidNameError as error:
+        return parse_principal(text)
+    except InvalidPrincipalError as error:
         raise InvalidMarkError(f"the mark of a forwarded call names no principal: {error}") from None

@@ -7,7 +7,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from urllib.parse import unquote
 
-from nameserver.access.caller import ANONYMOUS, Caller
+from namegraph import ANONYMOUS
+from nameserver.access.caller import Caller
 from nameserver.config.addresses import is_loopback
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))

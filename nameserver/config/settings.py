@@ -16,7 +16,17 @@ from typing import Annotated, Final
 from delivery.log.log import LOG_BYTES_LIMIT, LOG_SECONDS_LIMIT
 from delivery.origin.backlog_expiry import BACKLOG_SECONDS_LIMIT
 from delivery.origin.rates import DEFAULT_OF_SENDER_PER_SECOND, DEFAULT_PER_SECOND
-from namegraph import AUDIT_DAYS, CHANGES_BYTES_KEPT, CHANGES_KEPT, FORGET_EVERY, ServerId, Subnet
+from namegraph import (
+    AUDIT_DAYS,
+    CHANGES_BYTES_KEPT,
+    CHANGES_KEPT,
+    FORGET_EVERY,
+    InvalidPolicyError,
+    ServerId,
+    ServerPolicy,
+    Subnet,
+    parse_server_policy,
+)
 from nameserver.config.declared import (
     CALLED,
     LISTENED,
@@ -32,10 +42,12 @@ from nameserver.config.declared import (
     kind_of,
     shown,
     subnet_in,
+    table_of,
     text_of,
     written,
 )
 from nameserver.config.located_toml import ConfigFile, ConfigFileError
+from nameserver.config.socket_paths import InvalidSocketPathError, parse_socket_address
 from nameserver.detector.phi import HIGHEST_PHI, DetectorLimits
 from storage.errors import DatabaseUrlError
 from storage.urls import has_password, parse_database_url, show_url
@@ -44,7 +56,7 @@ DEFAULT_LISTEN = "127.0.0.1:7400"
 DAY_SECONDS = 24 * 3600.0
 MEBIBYTE = 1024 * 1024
 NOT_ANNOUNCED = "none"
-"""Value in place of an address: other servers are told none."""
+"""Value in place of an address: there is none."""
 ENVIRONMENT_PREFIX = "SHADOWTREE_"
 SUBNETS_LIMIT = 10_000
 """Subnets that other servers accept of one server (`session/frames.py`)."""
@@ -144,6 +156,21 @@ def _name(value: object) -> ServerId:
     return ServerId(subnet_in(text_of(value)))
 
 
+def _policy(value: object) -> ServerPolicy:
+    try:
+        return parse_server_policy(table_of(value, "a table, such as {operators = ['it@ubc.example']},"))
+    except InvalidPolicyError as error:
+        raise WrongValueError(str(error), error.field) from None
+
+
+def _local_socket(value: object) -> str:
+    text = text_of(value).strip()
+    try:
+        return "" if text.lower() == NOT_ANNOUNCED else parse_socket_address(text)
+    except InvalidSocketPathError as error:
+        raise WrongValueError(str(error), text) from None
+
+
 def _announced_address(value: object) -> str:
     text = text_of(value)
     return "" if text.strip().lower() == NOT_ANNOUNCED else address_in(text, lowest_port=1)
@@ -158,9 +185,12 @@ class Settings:
     """Checked settings. Each field with a reader is a key of the file, a variable, and some an option."""
 
     listen: Annotated[str, LISTENED, "Address that takes calls; port 0 picks one."] = DEFAULT_LISTEN
-    admin_listen: Annotated[
-        str | None, LISTENED, "Address at which operators of other machines call, too; without it, none."
+    listen_local: Annotated[
+        str | None,
+        _local_socket,
+        "unix:PATH of the socket of operators on this machine, or none; else one beside the database.",
     ] = None
+    """Empty: there is none."""
     database: Annotated[str, _database, "sqlite:///FILE or postgresql://..."]
     subnets: Annotated[tuple[Subnet, ...], _subnets, "Subnets that this server owns."]
     peers: Annotated[Mapping[Subnet, str], _peers, "Addresses of the servers of other subnets."] = field(
@@ -228,6 +258,9 @@ class Settings:
         "Address at which peers look for this server if their table leads nowhere, or none; else that of `listen`.",
     ] = None
     """Empty: none is announced."""
+    policy: Annotated[
+        ServerPolicy, _policy, "Table: operators, a list of principals and groups that may administer the server."
+    ] = field(default_factory=ServerPolicy)
     passed_over: Mapping[str, str] = field(default_factory=dict)
     """Keys of the file that do not count, each with the variable or option that wins."""
 
@@ -250,6 +283,9 @@ class Settings:
         values["peers"] = few([f"{subnet}={address}" for subnet, address in self.peers.items()])
         if self.announced_address == "":
             values["announced_address"] = NOT_ANNOUNCED
+        values["policy"] = f"operators={few(self.policy.operators)}" if self.policy.operators else ""
+        if self.listen_local == "":
+            values["listen_local"] = NOT_ANNOUNCED
         if self.dedupe_with is None:
             values["dedupe_with"] = "all"
         return values

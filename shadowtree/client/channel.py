@@ -15,6 +15,12 @@ DEFAULT_ADDRESS: Final = "127.0.0.1:7400"
 MESSAGE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """Maximum message size. Servers split data into chunks of a few megabytes, so this leaves ample room."""
 
+UNIX_PREFIX: Final = "unix:"
+"""Beginning of the address of a server's local socket. Its path follows."""
+
+SOCKET_PATH_LIMIT: Final = 107
+"""Bytes of the path of a Unix socket."""
+
 CONNECT_TIMEOUT_S: Final = 4.0
 """Time limit in seconds of one attempt to connect. gRPC's 20 seconds exceed the patience of the command line."""
 
@@ -61,13 +67,31 @@ class Addresses:
 
 
 def checked_address(address: Address) -> Address:
-    """Return the address if it is ``HOST:PORT`` (``[v6]:PORT``) and can be called, else raise `InvalidRequest`."""
+    """Return the address if it can be called, else raise `InvalidRequest`.
+
+    It is ``HOST:PORT`` (``[v6]:PORT``), or ``unix:PATH`` of a socket on this machine.
+    """
     if not isinstance(address, str):
         raise _no_address(address)
     address = address.strip()
+    if address.startswith(UNIX_PREFIX):
+        return _checked_socket(address)
     host, colon, port = address.rpartition(":")
     if not colon or not host or "/" in address or not _is_port(port):
         raise _no_address(address)
+    return address
+
+
+def _checked_socket(address: Address) -> Address:
+    path = address.removeprefix(UNIX_PREFIX)
+    if not path or "\0" in path:
+        raise _no_address(address)
+    if len(path.encode(errors="surrogateescape")) > SOCKET_PATH_LIMIT:
+        raise InvalidRequest(
+            f"the path of a socket has at most {SOCKET_PATH_LIMIT} bytes, and {path[:40]!r}... has more; change into "
+            "its folder and give the rest, such as unix:NAME.sock",
+            {"address": address},
+        )
     return address
 
 
@@ -76,4 +100,4 @@ def _is_port(text: str) -> bool:
 
 
 def _no_address(given: object) -> InvalidRequest:
-    return InvalidRequest(f"the address of a server is HOST:PORT, not {given!r}", {"address": str(given)})
+    return InvalidRequest(f"the address of a server is HOST:PORT or unix:PATH, not {given!r}", {"address": str(given)})

@@ -103,7 +103,10 @@ def test_every_service_is_added_behind_the_identification_of_callers():
         ),
         ("nameserver/server.py", "public.add_generic_rpc_handlers((relays,))"),
     ]
-    assert "found = identification.handlers(arriving.handlers(found))" in (ROOT / "nameserver/server.py").read_text()
+    assert (
+        "found = identifications[server].handlers(arriving.handlers(found))"
+        in (ROOT / "nameserver/server.py").read_text()
+    )
 
 
 def test_no_file_names_the_place_it_was_written_at():

@@ -102,7 +102,7 @@ def everywhere(*, is_root: bool = False) -> Callable[[Function], Function]:
             (
                 click.option(
                     "--server",
-                    metavar="HOST:PORT[,HOST:PORT...]",
+                    metavar="HOST:PORT[,HOST:PORT...]|unix:PATH",
                     envvar="SHADOWTREE_SERVER" if is_root else None,
                     help="The name server to ask, or the next where it cannot be reached (or SHADOWTREE_SERVER). "
                     f"[default: {DEFAULT_SERVER}]",

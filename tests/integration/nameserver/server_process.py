@@ -29,7 +29,7 @@ LONGEST_LOOK_SECONDS = 0.25
 WRITABLE_BYTES = 4096
 """Bytes that can be written to each file while a disk is full: less than any commit needs."""
 
-QUIET = {"log_level": "error", "restart_grace_seconds": "0"}
+QUIET = {"log_level": "error", "restart_grace_seconds": "0", "listen_local": "none"}
 """Settings for tests of other features: hardly a log line, and peers that are missed as soon as they end."""
 
 PROGRAM = """

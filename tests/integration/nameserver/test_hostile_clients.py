@@ -116,28 +116,6 @@ def test_a_server_that_others_can_reach_says_that_nobody_is_authenticated(start,
     )
 
 
-def test_an_address_of_their_own_answers_operators_and_nobody_else(start, tmp_path):
-    server = start(admin_listen="127.0.0.1:0", log_level="info")
-    log = ""
-    while "serving_operators operators are answered on 127.0.0.1:" not in log:
-        log = server.process.stderr.readline().decode()
-        assert log, "the server has ended"
-    address = log.rsplit("=", 1)[1].strip()
-    with Client(address) as operator, Client(server.address) as names:
-        names.create_group("g@b.c")
-        assert operator.status().groups == 1
-        assert operator.snapshot(tmp_path / "snapshots").nodes == 1
-        operator.add_peer("s.t", "127.0.0.1:1")
-        assert [peer.subnets for peer in names.peers()] == [("s.t",)]
-    with grpc.insecure_channel(address) as channel:
-        call = channel.unary_unary("/shadowtree.v1.NameService/ListGroups")
-        with pytest.raises(grpc.RpcError) as caught:
-            call(b"", timeout=20)
-        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
-        health = channel.unary_unary("/grpc.health.v1.Health/Check")
-        assert health(b"", timeout=20) == b"\x08\x01"
-
-
 def test_a_watch_of_many_is_ended_by_nobody_but_leaves_room(start):
     """Health has places of its own: those who watch it keep no client out."""
     server = start()

@@ -88,8 +88,9 @@ def test_a_variable_that_is_none_is_refused_with_the_nearest_name(config):
 
 def test_variables_of_the_command_line_and_of_containers_are_no_mistakes(config):
     with served_by_command(config, SHADOWTREE_SERVER="h:1", SHADOWTREE_DATABASE_PASSWORD="p") as server:
-        server.wait_for_line(" serving ")
-        assert [line.split()[3] for line in server.end()] == ["starting", "settings", "serving", "draining", "ended"]
+        server.wait_for_line(" serving_operators ")
+        events = ["starting", "settings", "serving", "serving_operators", "draining", "ended"]
+        assert [line.split()[3] for line in server.end()] == events
 
 
 def ignores_hang_ups(process):
@@ -129,7 +130,6 @@ def test_signals_that_other_daemons_take_for_orders_end_no_server(config):
 
 
 def test_all_lines_of_a_start_name_the_server_and_the_first_one_says_that_it_starts(config):
-    config.write_text(config.read_text() + 'admin_listen = "127.0.0.1:0"\n')
     with served_by_command(config) as server:
         server.wait_for_line(" serving_operators ")
         lines = [line.split()[2:4] for line in server.end()]

@@ -22,12 +22,11 @@ class Config:
 
     def __init__(self, folder, start):
         self.folder, self._start = folder, start
-        self.port, self.admin_port = unused_ports(2)
+        (self.port,) = unused_ports(1)
         self.values = {
             "database": f"sqlite:///{folder}/names.db",
             "subnets": [OWN],
             "listen": f"127.0.0.1:{self.port}",
-            "admin_listen": f"127.0.0.1:{self.admin_port}",
         }
 
     def check(self):
@@ -94,7 +93,7 @@ def test_what_is_found_good_starts_and_is_good_after_a_crash_and_after_an_end(co
     assert config.check() == []
 
 
-@pytest.mark.parametrize("key", ["listen", "admin_listen", "metrics_listen"])
+@pytest.mark.parametrize("key", ["listen", "metrics_listen"])
 def test_a_port_that_is_in_use_is_named(config, key):
     (port,) = unused_ports(1)
     config.values[key] = f"127.0.0.1:{port}"
@@ -219,7 +218,7 @@ def test_a_running_server_of_these_settings_is_recognised(config):
 def test_a_port_of_another_program_is_refused_also_while_the_server_runs(config):
     config.start()
     (port,) = unused_ports(1)
-    config.values["admin_listen"] = f"127.0.0.1:{port}"
+    config.values["metrics_listen"] = f"127.0.0.1:{port}"
     with listening(port):
         assert f"cannot listen on 127.0.0.1:{port}" in config.refusal()
 

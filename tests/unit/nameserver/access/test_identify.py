@@ -2,8 +2,8 @@
 
 import pytest
 
-from namegraph import Reason, RefusedError
-from nameserver.access.caller import ANONYMOUS, OPERATOR, How, current_caller, read_principal
+from namegraph import ANONYMOUS, OPERATOR, Reason, RefusedError
+from nameserver.access.caller import How, current_caller, read_principal
 from nameserver.access.identify import KNOWN_CALLERS_LIMIT, Identification, Listener
 from nameserver.access.marks import MARK_LIMIT
 from nameserver.routing.forwarding import Forwarder
@@ -115,7 +115,7 @@ def test_callers_are_kept_by_connection_and_not_without_end():
     assert len(identification._known) <= KNOWN_CALLERS_LIMIT
 
 
-@pytest.mark.parametrize("principal", ["ann", "ann@", "ann@local", "a b@c@d", "ann@LOCAL"])
+@pytest.mark.parametrize("principal", ["ann", "ann@", "a b@c@d", "anonymous", "guest@b.x", "operator@local", ""])
 def test_what_is_no_principal_is_refused(principal):
     with pytest.raises(RefusedError) as caught:
         read_principal(principal)

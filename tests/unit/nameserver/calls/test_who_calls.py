@@ -1,17 +1,15 @@
-"""Rights of operators of this machine, and the calls of other servers that are passed on."""
+"""Addresses of this machine, and the calls of other servers that are passed on."""
 
 from dataclasses import dataclass, field
 
 import pytest
 
 from namegraph import Reason, RefusedError
-from nameserver.admin_service import _from_this_machine
 from nameserver.calls.places import Places
 from nameserver.calls.relayed_calls import RelayedCalls
 from nameserver.config.addresses import is_loopback
 from nameserver.transport.relayed_channel import RELAY_KEY
 from nameserver.wire.metadata import FORWARDED_KEY
-from tests.callers import caller, calling
 
 HERE = ["ipv4:127.0.0.1:50000", "ipv4:127.9.9.9:1", "ipv6:%5B::1%5D:50000", "ipv6:[::ffff:127.0.0.1]:7"]
 ELSEWHERE = [
@@ -42,20 +40,6 @@ class Call:
 @pytest.mark.parametrize(("addresses", "expected"), [(HERE, True), (ELSEWHERE, False)])
 def test_callers_of_this_machine_are_told_from_others(addresses, expected):
     assert [is_loopback(address) for address in addresses] == [expected] * len(addresses)
-
-
-async def test_what_changes_a_server_is_refused_to_callers_of_other_machines():
-    async def method(request, context):
-        del context
-        return request
-
-    guarded = _from_this_machine(method)
-    for address in HERE:
-        with calling(caller(address)):
-            assert await guarded("done", Call(address)) == "done"
-    for address in ELSEWHERE:
-        with calling(caller(address)), pytest.raises(RefusedError, match="admin_listen"):
-            await guarded("done", Call(address))
 
 
 class Directory:

@@ -8,9 +8,9 @@ def shown(**values):
 
 
 def test_every_key_is_shown_with_its_value():
-    found = shown(database="sqlite:///n.db", subnets="a.x", admin_listen="127.0.0.1:7500", changes_kept="12000")
+    found = shown(database="sqlite:///n.db", subnets="a.x", metrics_listen="127.0.0.1:7500", changes_kept="12000")
     assert found.keys() == DECLARED.keys()
-    assert (found["admin_listen"], found["changes_kept"]) == ("127.0.0.1:7500", 12_000)
+    assert (found["metrics_listen"], found["changes_kept"]) == ("127.0.0.1:7500", 12_000)
 
 
 def test_no_password_is_shown():
