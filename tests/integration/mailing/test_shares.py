@@ -463,7 +463,7 @@ async def test_a_gateway_whose_shares_another_takes_sends_none_and_says_so(three
                 await asyncio.sleep(0.02)
             await three["ubc"].gate.send("ann@x.example", "all", data=data)
             id_ = three["ubc"].id_of(data)
-            while [each.why for each in (await three["ubc"].told(id_))[0].shares[1:]] != [TAKEN_OVER]:
+            while {each.why for each in (await three["ubc"].told(id_))[0].shares[1:]} != {TAKEN_OVER}:
                 await asyncio.sleep(0.05)
         await other.gate.send("ann@x.example", "all", data=data)
         async with asyncio.timeout(PATIENCE_SECONDS):
