@@ -53,8 +53,13 @@ def host_and_port_of(peer: str) -> str:
 
 def is_loopback(peer: str) -> bool:
     """Return True if a caller, as gRPC names it (``ipv4:HOST:PORT``), is on this machine."""
-    host = _ip_of(peer)
-    return host is not None and host.is_loopback
+    return is_loopback_host(host_of(peer))
+
+
+def is_loopback_host(host: str) -> bool:
+    """Return True if an IP address is reached from this machine alone. False if the text is no IP address."""
+    found = _ip(host)
+    return found is not None and found.is_loopback
 
 
 def network_of(peer: str) -> str:
@@ -74,9 +79,14 @@ def counted_as(peer: str) -> str:
 
 
 def _ip_of(peer: str) -> IPv4Address | IPv6Address | None:
-    """Return the address of a caller. An IPv4 address that is written as one of IPv6 counts as IPv4."""
+    """Return the address of a caller. None if it has none."""
+    return _ip(host_of(peer))
+
+
+def _ip(text: str) -> IPv4Address | IPv6Address | None:
+    """Return an address. An IPv4 address that is written as one of IPv6 counts as IPv4."""
     try:
-        host = ip_address(host_of(peer))
+        host = ip_address(text)
     except ValueError:
         return None
     return host.ipv4_mapped or host if isinstance(host, IPv6Address) else host

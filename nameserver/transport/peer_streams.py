@@ -1,4 +1,4 @@
-"""The two ends of a gRPC stream between servers, with one interface: bytes in, bytes out."""
+"""The two ends of a gRPC stream between servers, with one interface: messages in, messages out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from typing import Any, Protocol
 
 import grpc
+
+from nameserver.wire.metadata import Metadata
 
 CONVERSE_METHOD = "/shadowtree.v1.PeerService/Converse"
 
@@ -36,9 +38,9 @@ class FrameStream(Protocol):
 class DialledStream:
     """The end of the server that dialled."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, *, method: str = CONVERSE_METHOD, metadata: Metadata = ()) -> None:
         dial: Any = channel.stream_stream
-        self._call: Any = dial(CONVERSE_METHOD)()
+        self._call: Any = dial(method)(metadata=metadata)
 
     async def read(self) -> bytes | None:
         """Read as `FrameStream` defines."""

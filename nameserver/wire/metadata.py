@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Final, Protocol
+
+Metadata = Sequence[tuple[str, str]]
+"""Keys and values that go with a call."""
 
 FORWARDED_KEY: Final = "shadowtree-forwarded-by"
 """Metadata key of a forwarded call between servers up to protocol 7. The value is the server that forwarded it."""
@@ -16,6 +20,9 @@ PRINCIPAL_KEY: Final = "shadowtree-principal"
 
 AUTHORIZATION_KEY: Final = "authorization"
 """Metadata key of a credential. The value is ``Bearer`` and an API key or a token."""
+
+TO_KEY: Final = "shadowtree-to"
+"""Metadata key of a tunnel. The value is the server to which it leads."""
 
 TRACE_KEYS = ("traceparent", "tracestate")
 """Metadata keys of the trace that a call is a part of (W3C Trace Context)."""

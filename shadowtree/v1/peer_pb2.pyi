@@ -203,6 +203,12 @@ class PeerFrame(_message.Message):
     datagrams: PeerFrame.Datagrams
     def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ..., leaving: _Optional[_Union[PeerFrame.Leaving, _Mapping]] = ..., heartbeat: _Optional[_Union[PeerFrame.Heartbeat, _Mapping]] = ..., relay: _Optional[_Union[PeerFrame.Relay, _Mapping]] = ..., acquaintances: _Optional[_Union[PeerFrame.Acquaintances, _Mapping]] = ..., posts: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., post_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., datagrams: _Optional[_Union[PeerFrame.Datagrams, _Mapping]] = ...) -> None: ...
 
+class TunnelPiece(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
 class IdentifyRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

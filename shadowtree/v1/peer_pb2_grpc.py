@@ -41,6 +41,11 @@ class PeerServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.PeerFrame.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_peer__pb2.PeerFrame.FromString,
                 _registered_method=True)
+        self.Tunnel = channel.stream_stream(
+                '/shadowtree.v1.PeerService/Tunnel',
+                request_serializer=shadowtree_dot_v1_dot_peer__pb2.TunnelPiece.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_peer__pb2.TunnelPiece.FromString,
+                _registered_method=True)
         self.Identify = channel.unary_unary(
                 '/shadowtree.v1.PeerService/Identify',
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.IdentifyRequest.SerializeToString,
@@ -90,6 +95,15 @@ class PeerServiceServicer:
 
     def Converse(self, request_iterator, context):
         """One stream for each pair of servers carries all letters of the update protocol, and all posts, either way.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Tunnel(self, request_iterator, context):
+        """A connection to another server, through this one: its metadata `shadowtree-to` names that server, with which this one
+        has a direct session. Pieces carry the bytes of the connection, either way. The first answer is a piece without bytes:
+        the connection is there. At most 8 of one peer at once, and 64 MiB a second.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -159,6 +173,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.Converse,
                     request_deserializer=shadowtree_dot_v1_dot_peer__pb2.PeerFrame.FromString,
                     response_serializer=shadowtree_dot_v1_dot_peer__pb2.PeerFrame.SerializeToString,
+            ),
+            'Tunnel': grpc.stream_stream_rpc_method_handler(
+                    servicer.Tunnel,
+                    request_deserializer=shadowtree_dot_v1_dot_peer__pb2.TunnelPiece.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_peer__pb2.TunnelPiece.SerializeToString,
             ),
             'Identify': grpc.unary_unary_rpc_method_handler(
                     servicer.Identify,
@@ -230,6 +249,33 @@ class PeerService:
             '/shadowtree.v1.PeerService/Converse',
             shadowtree_dot_v1_dot_peer__pb2.PeerFrame.SerializeToString,
             shadowtree_dot_v1_dot_peer__pb2.PeerFrame.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Tunnel(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/shadowtree.v1.PeerService/Tunnel',
+            shadowtree_dot_v1_dot_peer__pb2.TunnelPiece.SerializeToString,
+            shadowtree_dot_v1_dot_peer__pb2.TunnelPiece.FromString,
             options,
             channel_credentials,
             insecure,
