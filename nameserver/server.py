@@ -48,7 +48,7 @@ from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.peer_service import peer_service_handlers
 from nameserver.calls.places import Places, RequestBytes, admitted_shortly, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
-from nameserver.calls.relayed_calls import RelayedCalls
+from nameserver.calls.retired_relays import RetiredRelays
 from nameserver.calls.stream_places import StreamPlaces
 from nameserver.config.addresses import announced
 from nameserver.config.port_check import ListenError, check_address
@@ -103,8 +103,7 @@ Clients have a lower limit (`CLIENT_MESSAGE_BYTES_LIMIT`).
 
 CLIENT_CALLS_AT_ONCE = 4_000
 DELIVERY_CALLS_AT_ONCE = 2_000
-PEER_CALLS_AT_ONCE = 1_900
-RELAYED_CALLS_AT_ONCE = 1_900
+PEER_CALLS_AT_ONCE = 3_800
 ADMIN_CALLS_AT_ONCE = 50
 HEALTH_CALLS_AT_ONCE = 100
 REFLECTION_CALLS_AT_ONCE = 20
@@ -477,11 +476,8 @@ def _open(
         found = identifications[server].handlers(arriving.handlers(found))
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))
 
-    services_of_homes = {NAME_SERVICE: names, DELIVERY_SERVICE: messages, PEER_SERVICE: questions}
-    relayed = [f"/{service}/{name}" for service, found in services_of_homes.items() for name in found]
-    relays = RelayedCalls(directory, methods=relayed, places=Places(RELAYED_CALLS_AT_ONCE))
     public = servers.public
-    public.add_generic_rpc_handlers((relays,))
+    public.add_generic_rpc_handlers((RetiredRelays(),))
     at_once = short_ways(core=reads, resolver=resolver, directory=directory)
     add(public, PEER_SERVICE, {**peer_service_handlers(reads, transport), **questions}, PEER_CALLS_AT_ONCE)
     services = (NAME_SERVICE, DELIVERY_SERVICE, ADMIN_SERVICE, PEER_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)

@@ -185,6 +185,16 @@ def conversation_call(
     return grpc.stream_stream_rpc_method_handler(_refusable(converse), request_deserializer=request_type.FromString)
 
 
+def bytes_call(converse: Callable[[Context], Awaitable[None]]) -> Handler:
+    """Return the handler of a method with serialized messages either way, which `converse` reads and writes itself."""
+
+    async def handle(messages: object, context: Context) -> None:
+        del messages
+        await converse(context)
+
+    return grpc.stream_stream_rpc_method_handler(_refusable(handle))
+
+
 AnyRequest = TypeVar("AnyRequest")
 AnyResponse = TypeVar("AnyResponse")
 

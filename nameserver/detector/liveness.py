@@ -160,8 +160,8 @@ class Liveness:
         """Return the phi that is compared with the threshold."""
         return self._arrivals.phi(now, pause=self._limits.acceptable_pause_seconds)
 
-    def is_worth_a_detour(self, now: float) -> bool:
-        """Return True if half of the acceptable pause is over. A detour can then still be found in time."""
+    def is_worth_a_tunnel(self, now: float) -> bool:
+        """Return True if half of the acceptable pause is over. A tunnel can then still be found in time."""
         half = self._limits.acceptable_pause_seconds / 2
         return self._is_met and self._arrivals.phi(now, pause=half) >= self._limits.threshold
 

@@ -22,8 +22,7 @@ import grpc
 from namegraph import Reason, RefusedError, ServerId, refuse
 from nameserver.routing.planned_restarts import RESTARTS_LIMIT, is_outlasted, outlast_restarts
 from nameserver.transport.peer_directory import PeerDirectory
-from nameserver.transport.relayed_channel import CallChannel, Metadata
-from nameserver.wire.metadata import CALLER, CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY, TRACE_CONTEXT
+from nameserver.wire.metadata import CALLER, CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY, TRACE_CONTEXT, Metadata
 from nameserver.wire.status_mapping import refusal_of
 
 PART_SECONDS = 10.0
@@ -130,7 +129,7 @@ class Forwarder:
 
         return await outlast_restarts(attempt, self._directory, seconds=seconds, may_be_done=is_repeatable)
 
-    async def _channel_to(self, home: ServerId, deadline: float | None) -> CallChannel:
+    async def _channel_to(self, home: ServerId, deadline: float | None) -> grpc.aio.Channel:
         try:
             async with asyncio.timeout_at(deadline):
                 return await self._directory.channel_to(home)

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple, assert_never
 
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from namegraph import InvalidNameError, Lane, ServerId, Subnet, agreed_version, parse_subnet
 from nameserver.config.addresses import InvalidAddressError, parse_address
@@ -43,6 +44,12 @@ The limit is far above real numbers, and small enough to compare the servers wit
 
 KNOWN_SUBNETS_LIMIT = 20_000
 """Most subnets of all these servers together."""
+
+RELAY_FIELD = 8
+"""Number of the frames that a server before tunnels asks others to pass on.
+
+It takes silence for an answer. A refusal would end its session, and with it all that works.
+"""
 
 
 class GoodbyeReason(IntEnum):
@@ -116,6 +123,8 @@ class Hello:
 
     Empty if it does not say.
     """
+    through: ServerId | None = None
+    """Server that carries the tunnel through which the sender dialled. None if there is no tunnel."""
 
     @property
     def agreed_version(self) -> int | None:
@@ -182,27 +191,6 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Relay:
-    """Frame between two servers that cannot reach each other, passed on by a server that reaches both."""
-
-    session: int
-    """Session of the two servers between which the frame travels now."""
-    source: ServerId
-    destination: ServerId
-    stream: int
-    """Number chosen by the server that dialled the stream."""
-    is_by_dialler: bool
-    """True if the source dialled the stream."""
-    is_first: bool = False
-    taken: int = 0
-    """Number of payloads of this stream that the source has taken."""
-    payload: bytes = b""
-    """Encoded frame. Empty if only the other fields matter."""
-    end: str = ""
-    """Reason why the stream is over. Empty while it is not."""
-
-
-@dataclass(frozen=True, slots=True)
 class Acquaintances:
     """Other servers that the sender has met, after they changed since its hello."""
 
@@ -230,13 +218,18 @@ class Goodbye:
 
 
 @dataclass(frozen=True, slots=True)
+class Retired:
+    """Received frame of a kind that only older servers send. It is dropped, and no fault."""
+
+
+@dataclass(frozen=True, slots=True)
 class Malformed:
     """Received bytes that are no frame."""
 
     why: str
 
 
-Frame = Hello | Letters | LetterPart | DatagramFrame | Receipt | Heartbeat | Relay | Acquaintances | Leaving | Goodbye
+Frame = Hello | Letters | LetterPart | DatagramFrame | Receipt | Heartbeat | Acquaintances | Leaving | Goodbye
 
 
 def encode(frame: Frame) -> bytes:
@@ -250,6 +243,7 @@ def encode(frame: Frame) -> bytes:
                     newest_protocol_version=frame.newest_version,
                     release=frame.release,
                     address=frame.address,
+                    through=frame.through or "",
                     server=server,
                     subnets=subnets,
                     start=start,
@@ -295,20 +289,6 @@ def encode(frame: Frame) -> bytes:
                 cannot_write=cannot_write,
             )
             wire = message(heartbeat=beat)
-        case Relay():
-            wire = message(
-                relay=message.Relay(
-                    session=frame.session,
-                    source=frame.source,
-                    destination=frame.destination,
-                    stream=frame.stream,
-                    is_by_dialler=frame.is_by_dialler,
-                    is_first=frame.is_first,
-                    taken=frame.taken,
-                    payload=frame.payload,
-                    end=frame.end,
-                )
-            )
         case Acquaintances(session, known):
             wire = message(acquaintances=message.Acquaintances(session=session, known=map(_wire_of_known, known)))
         case Leaving(session, grace_ms):
@@ -320,7 +300,7 @@ def encode(frame: Frame) -> bytes:
     return wire.SerializeToString()
 
 
-def decode(data: bytes) -> Frame | Malformed:
+def decode(data: bytes) -> Frame | Retired | Malformed:
     """Return the decoded frame."""
     try:
         wire = peer_pb2.PeerFrame.FromString(data)
@@ -354,16 +334,21 @@ def decode(data: bytes) -> Frame | Malformed:
                 beat.view,
                 _printable(beat.cannot_write),
             )
-        case "relay":
-            return _relay(wire.relay)
         case "acquaintances":
             return _acquaintances(wire.acquaintances)
         case "leaving":
             return Leaving(wire.leaving.session, _grace_ms(wire.leaving))
         case "goodbye":
             return _goodbye(wire.goodbye)
+        case _ if _is_retired(wire):
+            return Retired()
         case _:
             return Malformed("a frame without content, or of a kind that is not known")
+
+
+def _is_retired(wire: peer_pb2.PeerFrame) -> bool:
+    unknown = UnknownFieldSet(wire)
+    return any(unknown[position].field_number == RELAY_FIELD for position in range(len(unknown)))
 
 
 def _letters(wire: peer_pb2.PeerFrame.Letters, lane: Lane) -> Letters | Malformed:
@@ -394,6 +379,7 @@ def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
         return Malformed(f"a hello with more than {KNOWN_SERVERS_LIMIT} acquaintances, or too many subnets of theirs")
     try:
         server = ServerId(parse_subnet(hello.server))
+        through = ServerId(parse_subnet(hello.through)) if hello.through else None
         subnets = _subnets(hello.subnets)
         addressed_subnets = _subnets(hello.addressed_subnets)
         known = _known(hello.known)
@@ -413,6 +399,7 @@ def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
         hello.newest_protocol_version,
         _printable(hello.release)[:RELEASE_LIMIT],
         _announced(hello.address),
+        through,
     )
 
 
@@ -458,24 +445,6 @@ def _goodbye(goodbye: peer_pb2.PeerFrame.Goodbye) -> Goodbye:
 
 def _grace_ms(frame: peer_pb2.PeerFrame.Leaving | peer_pb2.PeerFrame.Goodbye) -> int:
     return min(frame.grace_ms, GRACE_MS_LIMIT)
-
-
-def _relay(relay: peer_pb2.PeerFrame.Relay) -> Relay | Malformed:
-    try:
-        source, destination = ServerId(parse_subnet(relay.source)), ServerId(parse_subnet(relay.destination))
-    except InvalidNameError as error:
-        return Malformed(f"a relayed frame with an {error}")
-    return Relay(
-        session=relay.session,
-        source=source,
-        destination=destination,
-        stream=relay.stream,
-        is_by_dialler=relay.is_by_dialler,
-        is_first=relay.is_first,
-        taken=relay.taken,
-        payload=relay.payload,
-        end=_printable(relay.end),
-    )
 
 
 def _printable(text: str) -> str:

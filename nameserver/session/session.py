@@ -39,7 +39,7 @@ from nameserver.session.frames import (
     Letters,
     Malformed,
     Receipt,
-    Relay,
+    Retired,
 )
 from nameserver.session.session_events import (
     AcquaintancesCame,
@@ -51,7 +51,6 @@ from nameserver.session.session_events import (
     LettersCame,
     Opened,
     ReceiptCame,
-    RelayCame,
     SessionEvent,
 )
 from nameserver.session.session_lane import LIMITS, OUT_OF_TURN, OVERTAKEN, LaneLimits, Outbox, SessionLane
@@ -198,7 +197,7 @@ class Session:
 
     # -- receiving
 
-    def receive(self, frame: Frame | Malformed) -> list[SessionEvent]:
+    def receive(self, frame: Frame | Retired | Malformed) -> list[SessionEvent]:
         """Take a frame of the peer. Return its events in order."""
         if self.state is SessionState.ENDED:
             return []
@@ -215,14 +214,14 @@ class Session:
                 return self._while_open(session, DatagramsCame(datagrams))
             case Heartbeat(session):
                 return self._while_open(session, HeartbeatCame(frame))
-            case Relay(session):
-                return self._while_open(session, RelayCame(frame))
             case Acquaintances(session, known):
                 return self._while_open(session, AcquaintancesCame(known))
             case Leaving(session, grace_ms):
                 return self._while_open(session, LeavingCame(grace_ms))
             case Goodbye(reason, message, grace_ms):
                 self._end(Ending(reason, message, is_by_peer=True, grace_ms=grace_ms))
+                return []
+            case Retired():
                 return []
             case Malformed(why):
                 return self._fault(FaultKind.GARBAGE, Goodbye(GoodbyeReason.MALFORMED, why))

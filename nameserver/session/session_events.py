@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from namegraph import Lane
-from nameserver.session.frames import Heartbeat, Hello, KnownServer, Relay
+from nameserver.session.frames import Heartbeat, Hello, KnownServer
 
 
 class FaultKind(StrEnum):
@@ -70,13 +70,6 @@ class HeartbeatCame:
 
 
 @dataclass(frozen=True, slots=True)
-class RelayCame:
-    """The peer asks this server to pass a frame on, or passes a frame on to this server."""
-
-    relay: Relay
-
-
-@dataclass(frozen=True, slots=True)
 class AcquaintancesCame:
     """The peer has met or forgotten other servers since its hello."""
 
@@ -92,13 +85,5 @@ class LeavingCame:
 
 
 SessionEvent = (
-    Opened
-    | LettersCame
-    | DatagramsCame
-    | ReceiptCame
-    | HeartbeatCame
-    | RelayCame
-    | AcquaintancesCame
-    | LeavingCame
-    | Faulted
+    Opened | LettersCame | DatagramsCame | ReceiptCame | HeartbeatCame | AcquaintancesCame | LeavingCame | Faulted
 )

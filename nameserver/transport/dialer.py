@@ -1,9 +1,9 @@
 """Keep a session with the server of one address: dial it repeatedly, or go through a server that reaches it.
 
     not connected -- dial, then pause --------------------------> connected directly
-    silent, and there is a server that reaches both ends -------> connected through it; dialling goes on
+    silent, and a server that reaches both ends opens a tunnel -> connected through it; dialling goes on
 
-Source: docs/protocol-partitions.md, "Who is there" (two servers that cannot reach each other).
+Source: docs/protocol-partitions.md, "Who is there" (the way between two servers).
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+import grpc
+
 from namegraph import ServerId
 from nameserver.detector.liveness_table import LivenessTable
 from nameserver.session.backoff import Backoff
 from nameserver.session.session import Ending
 from nameserver.transport.peer_link import Link
 from nameserver.transport.peer_streams import DialledStream, FrameStream
-from nameserver.transport.relay_hub import RelayHub
-from nameserver.transport.relayed_stream import RelayedStream
+from nameserver.transport.server_ways import ServerWays
 
 AT_ONCE_SECONDS = 1.0
 """Duration that separates two kinds of failed attempts to connect.
@@ -34,11 +35,8 @@ An attempt that fails sooner was turned away. A longer attempt may have met a bu
 class Talks(Protocol):
     """Holder of the conversations. It is told how they end."""
 
-    async def converse(self, stream: FrameStream, link: Link | None) -> Ending:
-        """Talk to the server at the other end until the session is over."""
-
-    async def converse_through(self, stream: RelayedStream, link: Link | None) -> None:
-        """Do as `converse`, through another server."""
+    async def converse(self, stream: FrameStream, link: Link | None, via: ServerId | None = None) -> Ending:
+        """Talk to the server at the other end until the session is over. `via`: server that carries the tunnel."""
 
     def report_ending(self, link: Link, ending: Ending) -> None:
         """Note the end of a session over a link, or of an attempt to open one."""
@@ -57,7 +55,7 @@ class Dialer:
         self,
         *,
         talks: Talks,
-        relays: RelayHub,
+        ways: ServerWays,
         watches: LivenessTable,
         server_of: Callable[[Link], ServerId | None],
         clock: Callable[[], float] = time.monotonic,
@@ -65,7 +63,7 @@ class Dialer:
     ) -> None:
         """`server_of`: returns the server at the end of a link. None if it is unknown."""
         self._talks = talks
-        self._relays = relays
+        self._ways = ways
         self._watches = watches
         self._server_of = server_of
         self._clock = clock
@@ -73,9 +71,9 @@ class Dialer:
 
     async def seek(self, link: Link) -> None:
         """Keep a session with the server of an address."""
-        async with asyncio.TaskGroup() as ways:
-            ways.create_task(self._dial_for_ever(link))
-            ways.create_task(self._relay_for_ever(link))
+        async with asyncio.TaskGroup() as attempts:
+            attempts.create_task(self._dial_for_ever(link))
+            attempts.create_task(self._tunnel_for_ever(link))
 
     async def _dial_for_ever(self, link: Link) -> None:
         try:
@@ -89,22 +87,32 @@ class Dialer:
         finally:
             await link.close()
 
-    async def _relay_for_ever(self, link: Link) -> None:
-        """Look for a server that reaches the other end, while there is no other way."""
+    async def _tunnel_for_ever(self, link: Link) -> None:
+        """Open a tunnel, while there is no other way."""
         backoff = Backoff(self._chance)
         while not self._talks.is_closed():
             server = self._server_of(link)
-            between = [] if server is None else self._relays.between(server)
-            if server is None or not between or not link.is_silent:
+            if server is None or not link.is_silent or not self._ways.between(server):
+                if not link.is_connected:
+                    link.take_tunnel(None)
                 backoff.reset()
                 await self._talks.until_change()
                 continue
-            for via in between:
-                if link.is_silent and self._relays.reaches(via):
-                    stream = self._relays.dial(server, via=via)
-                    await self._talks.converse_through(stream, link)
+            tunnel = await self._ways.tunnel_to(link, server)
+            if tunnel is not None and link.is_silent:
+                await self._converse(link, tunnel.channel, via=tunnel.via)
+                if not link.is_connected:
+                    # The tunnel may be broken at any place.
+                    link.take_tunnel(None)
             if not link.is_connected:
                 await self._pause(lambda: link.is_connected, backoff.next_pause_seconds())
+
+    async def _converse(self, link: Link, channel: grpc.aio.Channel, via: ServerId | None = None) -> Ending:
+        stream = DialledStream(channel)
+        try:
+            return await self._talks.converse(stream, link, via)
+        finally:
+            stream.cancel()
 
     async def _pause(self, is_over: Callable[[], bool], seconds: float) -> None:
         """Wait before the next attempt. A server that is met meanwhile is dialled at once when it is gone again."""
@@ -114,12 +122,8 @@ class Dialer:
                     await self._talks.until_change()
 
     async def _dial(self, link: Link) -> None:
-        stream = DialledStream(link.channel)
         started = self._clock()
-        try:
-            ending = await self._talks.converse(stream, link)
-        finally:
-            stream.cancel()
+        ending = await self._converse(link, link.channel)
         if not link.is_connected:
             self._talks.report_ending(link, ending)
         if not link.is_direct:

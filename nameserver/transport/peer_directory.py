@@ -10,12 +10,11 @@ from typing import TypeVar
 import grpc
 
 from namegraph import PeerFault, Reason, RefusedError, ServerId, Subnet, refuse
-from nameserver.transport.call_detours import DIALLED_SECONDS
 from nameserver.transport.peer_gossip import HeardOwner
 from nameserver.transport.peer_link import Call, Link
 from nameserver.transport.peer_transport import PeerTransport
 from nameserver.transport.ports import PeerCore
-from nameserver.transport.relayed_channel import CallChannel, RelayedChannel
+from nameserver.transport.server_ways import DIALLED_SECONDS
 
 CONNECT_WAIT_SECONDS = 2.0
 """Wait of a call for a server that may come soon, as when all servers of a site start together."""
@@ -45,11 +44,6 @@ class PeerDirectory:
     def others(self) -> list[ServerId]:
         """Return all other servers that were met, sorted."""
         return self._transport.others()
-
-    def is_connected(self, server: ServerId) -> bool:
-        """Return True if a direct session with a server is open."""
-        link = self._transport.link_of(server)
-        return link is not None and link.is_direct
 
     def is_in_reach(self, server: ServerId) -> bool:
         """Return True if a session with a server is open, directly or through a third server."""
@@ -98,8 +92,8 @@ class PeerDirectory:
         """
         await self._transport.until_all_met()
 
-    async def channel_to(self, server: ServerId) -> CallChannel:
-        """Return the channel to a server, direct or through a server that reaches it.
+    async def channel_to(self, server: ServerId) -> grpc.aio.Channel:
+        """Return the channel to a server, direct or through a tunnel. The caller must not close it.
 
         A restarting server is waited for.
 
@@ -110,20 +104,6 @@ class PeerDirectory:
             await transport.until_change()
         await self._wait_while(lambda: (link := transport.link_of(server)) is not None and link.may_come_soon)
         link = transport.link_of(server)
-        is_direct = link is not None and link.is_direct and await _is_dialled(link)
-        via = None if link is None or is_direct else link.calls_via or link.via
-        if via is not None:
-            return RelayedChannel(await self.direct_channel_to(via), server)
-        return await self.direct_channel_to(server)
-
-    async def direct_channel_to(self, server: ServerId) -> grpc.aio.Channel:
-        """Return the direct channel to a server.
-
-        The caller must not close it.
-
-        Raises `RefusedError` (UNAVAILABLE) if there is no direct connection with the server.
-        """
-        link = self._transport.link_of(server)
         if link is None:
             raise refuse(
                 Reason.UNAVAILABLE,
@@ -131,9 +111,10 @@ class PeerDirectory:
                 unreachable=server,
                 server=server,
             )
-        if not link.is_direct:
+        if not link.is_connected:
             raise _out_of_reach(link, f"the server {server} at {link.address}", server)
-        if not await _is_dialled(link):
+        channel = await _channel_of(link)
+        if channel is None:
             raise refuse(
                 Reason.UNAVAILABLE,
                 f"the server {server} has dialled this one, but cannot be dialled at {link.address}, and no other "
@@ -142,7 +123,7 @@ class PeerDirectory:
                 server=server,
                 address=link.address,
             )
-        return link.channel
+        return channel
 
     def under_way(self, server: ServerId, call: Call) -> AbstractContextManager[None]:
         """Register a call of a server for a block. The call is cancelled if the server is lost."""
@@ -182,12 +163,12 @@ class PeerDirectory:
             return
 
 
-async def _is_dialled(link: Link) -> bool:
-    """Return True if calls over the channel of a link arrive. Waits until that is known."""
+async def _channel_of(link: Link) -> grpc.aio.Channel | None:
+    """Return the channel of a link over which calls arrive. Waits until that is known. None if there is none."""
     with suppress(TimeoutError):
         async with asyncio.timeout(DIAL_WAIT_SECONDS):
-            return await link.is_dialled()
-    return False
+            return await link.channel_for_calls()
+    return None
 
 
 def _out_of_reach(link: Link, who: str, unreachable: str) -> RefusedError:

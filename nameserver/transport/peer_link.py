@@ -8,10 +8,10 @@ connecting --> connected --> silent (or stopped) since ... --> connected
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import grpc
 
@@ -67,6 +67,16 @@ class Call(Protocol):
         """End the call at this end."""
 
 
+class WayThrough(Protocol):
+    """Way to the server through another one."""
+
+    via: ServerId
+    channel: grpc.aio.Channel
+
+    async def close(self, grace_seconds: float | None) -> None:
+        """End the way. Calls under way may take `grace_seconds`."""
+
+
 class Link:
     """Link to one address of the table."""
 
@@ -102,12 +112,13 @@ class Link:
         """Server through which the link is connected. None if it is direct, or not connected."""
         self.cannot_be_dialled = False
         """True if the link is connected, but calls over its channel do not arrive."""
-        self.calls_via: ServerId | None = None
-        """Server through which calls go meanwhile. None if no server passes them on."""
+        self.tunnel: WayThrough | None = None
+        """Tunnel to the server, for a session and for calls while `channel` leads nowhere. None if there is none."""
         self.backoff = Backoff(chance)
         self.channel = self.open_channel(address)
-        self._detouring = asyncio.Event()
-        self._old_channels: set[asyncio.Task[None]] = set()
+        self._ways_changed = asyncio.Event()
+        self._closing: set[asyncio.Task[None]] = set()
+        """Channels and tunnels that are not used any more, while they end."""
         self._is_missed = False
         self._calls: set[Call] = set()
         self._is_stopped = False
@@ -129,7 +140,7 @@ class Link:
     @property
     def state(self) -> str:
         """State of the address, for operators."""
-        if self.is_direct and self.cannot_be_dialled:
+        if self.is_connected and self.cannot_be_dialled and (self.is_direct or self.tunnel is None):
             how = "another server answers" if self.leads_astray else "cannot be dialled"
             return f"connected, but {how} at {self.called_at}; {self._detour}"
         if self.is_direct and self.called_at != self.address:
@@ -160,14 +171,20 @@ class Link:
 
     @property
     def _detour(self) -> str:
-        return f"calls go through {self.calls_via}" if self.calls_via else "no other server passes calls on to it"
+        via = self.calls_via
+        return "no other server passes calls on to it" if via is None else f"calls go through {via}"
+
+    @property
+    def calls_via(self) -> ServerId | None:
+        """Server through which calls go. None if they go directly, or nowhere."""
+        return None if self.tunnel is None else self.tunnel.via
 
     def is_ready(self) -> bool:
         """Return True if calls over the channel arrive. If not, the channel tries to connect from now on."""
         return self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
 
-    async def is_dialled(self) -> bool:
-        """Do as `is_ready`, as soon as the answer is known.
+    async def channel_for_calls(self) -> grpc.aio.Channel | None:
+        """Return the channel over which calls arrive, as soon as it is known. None if there is none.
 
         The channel to a peer that dialled this server may not know yet: its earlier attempts failed, so it pauses, and
         fails calls meanwhile. If the link takes another channel meanwhile, this waits for that channel.
@@ -176,35 +193,46 @@ class Link:
             channel = self.channel
             # Read the state once. A wait for a change from an outdated state would return at once.
             state = channel.get_state(try_to_connect=True)
-            if state is grpc.ChannelConnectivity.READY:
-                return not self.leads_astray
+            # A channel that looks connected may carry one way only, if the session goes through another server.
+            if state is grpc.ChannelConnectivity.READY and self.is_direct and not self.leads_astray:
+                return channel
+            if self.tunnel is not None:
+                return self.tunnel.channel
             if self.cannot_be_dialled or state is grpc.ChannelConnectivity.SHUTDOWN:
-                return False
-            await self._until_channel_changes(channel, state)
+                return None
+            await self._until_way_changes(channel, state)
 
-    async def _until_channel_changes(self, channel: grpc.aio.Channel, state: grpc.ChannelConnectivity) -> None:
-        """Wait until the state of the channel changes, or until the channel is taken to lead nowhere."""
+    async def _until_way_changes(self, channel: grpc.aio.Channel, state: grpc.ChannelConnectivity) -> None:
+        """Wait until the state of the channel changes, or until the link takes another way."""
         changing = asyncio.ensure_future(channel.wait_for_state_change(state))
-        detouring = asyncio.ensure_future(self._detouring.wait())
+        taking = asyncio.ensure_future(self._ways_changed.wait())
         try:
-            await asyncio.wait((changing, detouring), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((changing, taking), return_when=asyncio.FIRST_COMPLETED)
         finally:
             changing.cancel()
-            detouring.cancel()
+            taking.cancel()
             # A channel that was closed meanwhile raises an error, and so has changed.
-            await asyncio.gather(changing, detouring, return_exceptions=True)
+            await asyncio.gather(changing, taking, return_exceptions=True)
 
-    def take_detour(self, via: ServerId | None) -> None:
-        """Note that the server cannot be dialled. Calls go through another server, or are refused if `via` is None."""
+    def take_tunnel(self, tunnel: WayThrough | None) -> None:
+        """Use a tunnel in place of the last one. None for no tunnel."""
+        if self.tunnel is not None and self.tunnel is not tunnel:
+            self._let_end(self.tunnel.close(OLD_CALLS_SECONDS))
+        self.tunnel = tunnel
+        self._note_way()
+
+    def take_undialled(self) -> None:
+        """Note that the server cannot be dialled. Calls go through the tunnel, or are refused if there is none."""
         self.cannot_be_dialled = True
-        self.calls_via = via
-        self._detouring.set()
+        self._note_way()
 
     def can_be_dialled(self) -> None:
         """Note that calls go directly, or are refused because the link is not connected."""
         self.cannot_be_dialled = False
-        self.calls_via = None
-        self._detouring.clear()
+
+    def _note_way(self) -> None:
+        self._ways_changed.set()
+        self._ways_changed = asyncio.Event()
 
     def prove(self) -> None:
         """Note that the channel leads to the server of the session."""
@@ -284,11 +312,14 @@ class Link:
         return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
 
     def _take_channel(self, address: str, channel: grpc.aio.Channel) -> None:
-        closing = asyncio.ensure_future(self.channel.close(OLD_CALLS_SECONDS))
-        self._old_channels.add(closing)
-        closing.add_done_callback(self._old_channels.discard)
+        self._let_end(self.channel.close(OLD_CALLS_SECONDS))
         self.called_at, self.channel = address, channel
         self.is_proven = self.leads_astray = False
+
+    def _let_end(self, closing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     def renew_unless_ready(self) -> None:
         """Do as `renew`, if the channel is not ready. It may pause after attempts that failed long ago."""
@@ -296,7 +327,10 @@ class Link:
             self.renew()
 
     async def close(self) -> None:
-        """Close all channels."""
-        for closing in self._old_channels:
+        """Close all channels, and the tunnel."""
+        for closing in list(self._closing):
             closing.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
         await self.channel.close(None)
+        if self.tunnel is not None:
+            await self.tunnel.close(None)

@@ -36,7 +36,7 @@ class PeerReport:
     via: ServerId | None
     """Server through which it is connected. None if the connection is direct, or there is none."""
     relayed: int
-    """Frames that the server sent through this server to other servers since this server started."""
+    """Pieces that the server sent through tunnels here to other servers since this server started."""
     release: str
     """Version of the server's program. Empty if unknown, or if it was not met since this server started."""
     protocol_version: int
@@ -108,7 +108,7 @@ def report_on(
             if culprit == server:
                 counted[kind] += count
     life = Life.NEVER_MET if watch is None else watch.life
-    if life is Life.UP and link.is_direct and link.cannot_be_dialled and link.calls_via is None:
+    if life is Life.UP and link.is_connected and link.cannot_be_dialled and link.calls_via is None:
         life = Life.ONE_WAY
     is_stuck = unconfirmed is not None and link.is_connected and unconfirmed.is_stuck(step_now)
     stuck_seconds = step_now - unconfirmed.since if is_stuck and unconfirmed is not None else None

@@ -1,7 +1,7 @@
 """Talk to all other servers: dial those of the table, answer those that dial, and keep one session with each.
 
     table of subnets and addresses --> link (one for each address) -- dials --+
-                                                 through a third server `relay` +
+                                                through a third server `tunnel` +
                                                                               +--> conversation (one open for each peer)
     call of another server ---------------------------------------- accepted -+       |
                                                                                       +--> run loop, core
@@ -55,11 +55,9 @@ from nameserver.session.session_events import (
     LettersCame,
     Opened,
     ReceiptCame,
-    RelayCame,
     SessionEvent,
 )
 from nameserver.session.session_tiebreak import SessionNumbers, SessionRank, newcomer_stays
-from nameserver.transport.call_detours import CallDetours
 from nameserver.transport.dialer import Dialer
 from nameserver.transport.first_meetings import FirstMeetings
 from nameserver.transport.link_table import LinkTable
@@ -68,11 +66,12 @@ from nameserver.transport.peer_link import Link
 from nameserver.transport.peer_report import Complaints, FaultCounts, Met, PeerReport, report_on
 from nameserver.transport.peer_streams import FrameStream
 from nameserver.transport.ports import PeerCore, PeerLoop, SeenView
-from nameserver.transport.relay_hub import RelayHub
-from nameserver.transport.relayed_stream import RelayedStream
+from nameserver.transport.server_ways import ServerWays
 from nameserver.transport.session_runner import PARTING_SECONDS, SessionRunner
 from nameserver.transport.stale_database import StaleDatabase
 from nameserver.transport.strangers import RefusedStranger, Strangers
+from nameserver.transport.tunnel_gate import TunnelGate
+from nameserver.transport.tunnel_socket import TunnelSockets
 
 DEFAULT_LIMITS = DetectorLimits()
 
@@ -143,31 +142,28 @@ class PeerTransport:
             begins_again_with=run_loop.begins_again_with,
             say=say,
         )
-        self._relays = RelayHub(
-            here=core.server,
-            first_number=secrets.randbits(48),
-            sessions=self._open,
-            watches=self._watches,
-            count_fault=self._faults.count,
-            accept=self._accept_relayed,
-        )
-        self._seeking = Dialer(
-            talks=self,
-            relays=self._relays,
-            watches=self._watches,
-            server_of=self._links.server_of,
-            clock=clock,
-            chance=chance,
-        )
-        self._detours = CallDetours(
-            here=core.server,
+        self._sockets = TunnelSockets(here=core.server, link_of=self.link_of, say=say)
+        self.ways = ServerWays(
+            sockets=self._sockets,
             links=self._links,
             link_of=self.link_of,
-            between=self._relays.between,
+            sessions=self._open,
+            watches=self._watches,
             start_of=self.start_of,
             clock=clock,
             notify=self._notify,
             say=say,
+        )
+        """Ways to other servers."""
+        self.gate = TunnelGate(here=core.server, link_of=self.link_of, reaches=self.ways.reaches, clock=clock)
+        """Tunnels that this server carries for others."""
+        self._seeking = Dialer(
+            talks=self,
+            ways=self.ways,
+            watches=self._watches,
+            server_of=self._links.server_of,
+            clock=clock,
+            chance=chance,
         )
         self._changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
@@ -185,15 +181,18 @@ class PeerTransport:
 
     async def run(self) -> None:
         """Dial all addresses of the table until `close`."""
-        async with asyncio.TaskGroup() as self._tasks:
-            self.refresh()
-            for server in self.others():
-                self._watches.of(server)
-            while not self.is_closed():
-                self._look_after_all()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._watches.tick_seconds):
-                        await self._closing.wait()
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                self.refresh()
+                for server in self.others():
+                    self._watches.of(server)
+                while not self.is_closed():
+                    self._look_after_all()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self._watches.tick_seconds):
+                            await self._closing.wait()
+        finally:
+            self._sockets.close()
 
     def refresh(self) -> None:
         """Follow the table of subnets and addresses after a change."""
@@ -253,7 +252,8 @@ class PeerTransport:
             async with asyncio.timeout(2 * PARTING_SECONDS):
                 while self._conversations:
                     await self.until_change()
-        self._detours.close()
+        self.gate.close()
+        self.ways.close()
         for task in self._seekers.values():
             task.cancel()
 
@@ -276,7 +276,7 @@ class PeerTransport:
             now=self._watches.now(),
             met=None if met is None else self._met.get(met),
             round_trip_seconds=None if conversation is None else conversation.pulse.round_trip_seconds,
-            relayed=0 if met is None else self._relays.passed_on[met],
+            relayed=0 if met is None else self.gate.passed_on[met],
             unconfirmed=None if met is None else self.unconfirmed(met),
             step_now=self._clock(),
         )
@@ -360,28 +360,18 @@ class PeerTransport:
         if not self.is_closed():
             await self.converse(stream, None, host=host)
 
-    def _accept_relayed(self, stream: RelayedStream) -> None:
-        if self._tasks is not None and not self.is_closed():
-            self._tasks.create_task(self.converse_through(stream, None))
-
-    async def converse_through(self, stream: RelayedStream, link: Link | None) -> None:
-        """Do as `converse`, through another server."""
-        try:
-            await self.converse(stream, link, via=stream.key.via)
-        finally:
-            self._relays.close(stream)
-
     async def converse(
         self, stream: FrameStream, link: Link | None, via: ServerId | None = None, host: str = ""
     ) -> Ending:
         """Talk to the server at the other end until the session is over.
 
-        `link`: the dialled link, None if the other server dialled. `host`: address of a server that dialled directly.
+        `link`: the dialled link, None if the other server dialled. `via`: server that carries the dialled tunnel, None
+        if there is none. `host`: host from which the other server dialled.
         """
-        address = link.address if link is not None else host or f"through {via}"
+        address = host if link is None else link.address
         session = Session(
             is_dialled_here=link is not None,
-            introduce=lambda number: self._introduce(number, link),
+            introduce=lambda number: self._introduce(number, link, via),
             judge=lambda hello: self._judge(hello, link, address),
             is_known_start=self._is_known_start,
             numbers=self._numbers,
@@ -413,7 +403,7 @@ class PeerTransport:
     def _is_known_start(self, hello: Hello) -> bool:
         return self.start_of(hello.server) == hello.start
 
-    def _introduce(self, number: int, link: Link | None) -> Hello:
+    def _introduce(self, number: int, link: Link | None, via: ServerId | None) -> Hello:
         core = self._core
         addressed = () if link is None else link.subnets
         incarnation = core.incarnations.own
@@ -429,6 +419,7 @@ class PeerTransport:
             PROTOCOL_VERSION,
             self.release,
             self._announced_address,
+            via,
         )
 
     def _judge(self, hello: Hello, link: Link | None, address: str) -> Goodbye | None:
@@ -488,8 +479,6 @@ class PeerTransport:
                 self._going_back.keeps_open(conversation.session.peer)
                 self._confirmed(conversation)
                 self._take_word_of_writing(conversation, heartbeat.cannot_write)
-            case RelayCame(relay):
-                self._relays.take(conversation, relay)
             case AcquaintancesCame(known):
                 found = conversation.session.hello
                 assert found is not None
@@ -538,8 +527,6 @@ class PeerTransport:
 
     def _ended(self, conversation: SessionRunner) -> None:
         hello = conversation.session.hello
-        if hello is not None:
-            self._relays.lose(conversation)
         if hello is not None and self._open.get(hello.server) is conversation:
             del self._open[hello.server]
             ending = conversation.session.ending
@@ -632,10 +619,11 @@ class PeerTransport:
                 conversation.tell_known(known)
 
     def _look_after_all(self) -> None:
-        """Send due heartbeats, find lost servers and detours, and decide the ways of calls."""
+        """Send due heartbeats, find lost servers, and decide the ways of sessions and calls."""
         self._look_at_own_writing()
         self._tell_known()
-        self._detours.look()
+        self.ways.look()
+        self.gate.look()
         self._first_meetings.look()
         for server, conversation in self._open.items():
             conversation.wake_to_beat()
@@ -648,7 +636,7 @@ class PeerTransport:
         now = self._watches.now()
         for server in list(self._open):
             watch = self._watches.of(server)
-            if watch.is_worth_a_detour(now) and self._relays.reaches(server) and self._relays.between(server):
+            if watch.is_worth_a_tunnel(now) and self.ways.reaches(server) and self.ways.between(server):
                 watch.parted(watch.why)
                 self._give_up(server, Goodbye(GoodbyeReason.SUSPECTED, watch.why))
 

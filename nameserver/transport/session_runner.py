@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 from namegraph import Lane, ServerId
 from nameserver.session.frames import (
@@ -14,7 +13,6 @@ from nameserver.session.frames import (
     Frame,
     Goodbye,
     KnownServer,
-    Relay,
     decode,
     encode,
 )
@@ -25,15 +23,6 @@ from nameserver.transport.peer_streams import FrameStream, StreamBrokenError
 
 GREETING_SECONDS = 5.0
 """Timeout of the connection and the first frames: far longer than a server that answers needs."""
-
-RELAY_GREETING_SECONDS = 1.0
-"""Timeout of the first frames through a third server. Other servers may have to be tried before the peer is lost."""
-
-RELAYS_LIMIT = 256
-"""Most frames for other servers that wait to be passed on: the windows of some thirty streams."""
-
-RELAYS_BYTES_LIMIT = 64 * 1024 * 1024
-"""Most bytes of these frames, unless there is one frame: room for as many frames with letters, and more."""
 
 DATAGRAMS_HELD_LIMIT = 1_000
 DATAGRAMS_HELD_BYTES_LIMIT = 1024 * 1024
@@ -70,12 +59,12 @@ class SessionRunner:
 
         `handle`: takes the events in order. While it waits, no more frames are read. `heard`: called for each frame.
         `view` and `cannot_write`: return values of heartbeats. `address`: address of the other end, for people. `via`:
-        server through which the stream leads.
+        server that carries the tunnel through which this server dialled. None if there is none.
         """
         self.session = session
         self.address = address
         self.pulse = pulse
-        self.via = via
+        self._via = via
         self.is_handling = False
         """True if the events of a frame are still being handled, so that no more frames are read."""
         self._stream = stream
@@ -84,8 +73,6 @@ class SessionRunner:
         self._view = view
         self._cannot_write = cannot_write
         self._clock = clock
-        self._relays: deque[Relay] = deque()
-        self._relays_bytes = 0
         self._datagrams: deque[bytes] = deque()
         self._datagrams_bytes = 0
         self._may_send_datagrams = True
@@ -95,6 +82,12 @@ class SessionRunner:
         """
         self._wake = asyncio.Event()
 
+    @property
+    def via(self) -> ServerId | None:
+        """Server through which the stream leads. None if it is direct, or the other server has not said yet."""
+        hello = None if self.session.is_dialled_here else self.session.hello
+        return self._via if hello is None else hello.through
+
     def wake(self) -> None:
         """Look for frames to send."""
         self._wake.set()
@@ -103,17 +96,6 @@ class SessionRunner:
         """Send a heartbeat if one is due."""
         if self._is_due():
             self.wake()
-
-    def pass_on(self, relay: Relay) -> bool:
-        """Queue a frame of another stream. Return False if too many wait, or the session is not open."""
-        size = self._relays_bytes + len(relay.payload)
-        is_too_much = len(self._relays) >= RELAYS_LIMIT or size > RELAYS_BYTES_LIMIT
-        if self.session.state is not SessionState.OPEN or (self._relays and is_too_much):
-            return False
-        self._relays.append(relay)
-        self._relays_bytes = size
-        self.wake()
-        return True
 
     def send_datagram(self, encoded: bytes) -> bool:
         """Queue a datagram. Return False if too much waits, or the peer would not take it."""
@@ -146,15 +128,14 @@ class SessionRunner:
         session = self.session
         reader, writer = asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())
         both = (reader, writer)
-        greeting_seconds = GREETING_SECONDS if self.via is None else RELAY_GREETING_SECONDS
         try:
-            await asyncio.wait(both, timeout=greeting_seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, timeout=GREETING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if session.state in (SessionState.OPEN, SessionState.ENDED):
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 # A goodbye is still to be written, or to arrive.
                 await asyncio.wait(both, timeout=PARTING_SECONDS)
             else:
-                session.lost(f"no answer within {greeting_seconds:g} seconds")
+                session.lost(f"no answer within {GREETING_SECONDS:g} seconds")
         finally:
             session.lost("the connection was given up")
             for task in both:
@@ -203,8 +184,8 @@ class SessionRunner:
             session.lost(str(error))
 
     def _next_frame(self) -> Frame | None:
-        others = (self._relay, self.session.next_frame)
-        in_turn = (self._next_datagrams, *others) if self._may_send_datagrams else (*others, self._next_datagrams)
+        datagrams, others = self._next_datagrams, self.session.next_frame
+        in_turn = (datagrams, others) if self._may_send_datagrams else (others, datagrams)
         for next_of in (*in_turn, self._heartbeat):
             frame = next_of()
             if frame is not None:
@@ -222,14 +203,6 @@ class SessionRunner:
             together.append(self._datagrams.popleft())
             self._datagrams_bytes -= len(together[-1])
         return DatagramFrame(self.session.number, tuple(together)) if together else None
-
-    def _relay(self) -> Frame | None:
-        """Return the next frame of another stream. Such frames go first: windows keep them few."""
-        if self._relays and self.session.is_open_there:
-            relay = self._relays.popleft()
-            self._relays_bytes -= len(relay.payload)
-            return replace(relay, session=self.session.number)
-        return None
 
     def _heartbeat(self) -> Frame | None:
         if self.session.is_open_there and self._is_due():

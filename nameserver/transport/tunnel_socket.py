@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlencode
 
 import grpc
 
@@ -22,7 +23,7 @@ from namegraph import ServerId
 from nameserver.transport.peer_link import Link
 from nameserver.transport.peer_streams import DialledStream, StreamBrokenError
 from nameserver.transport.tunnel_copy import copy_both_ways
-from nameserver.wire.metadata import FORWARDED_KEY, TO_KEY, Metadata
+from nameserver.wire.metadata import PRINCIPAL_KEY, TO_KEY
 from nameserver.wire.tunnel_pieces import PIECE_BYTES_LIMIT
 
 TUNNEL_METHOD = "/shadowtree.v1.PeerService/Tunnel"
@@ -99,7 +100,7 @@ class TunnelSockets:
         self, *, here: ServerId, link_of: Callable[[ServerId], Link | None], say: Callable[[str], None]
     ) -> None:
         """`say` writes a line for operators."""
-        self._here = here
+        self._mark = (PRINCIPAL_KEY, urlencode({"server": here}))
         self._link_of = link_of
         self._say = say
         self._folder: Path | None = None
@@ -139,8 +140,7 @@ class TunnelSockets:
         link = self._link_of(via)
         if link is None or not link.is_direct or not link.is_ready():
             return None
-        mark: Metadata = ((TO_KEY, server), (FORWARDED_KEY, self._here))
-        return DialledStream(link.channel, method=TUNNEL_METHOD, metadata=mark)
+        return DialledStream(link.channel, method=TUNNEL_METHOD, metadata=((TO_KEY, server), self._mark))
 
     def _complain(self, error: OSError) -> None:
         if not self._has_complained:

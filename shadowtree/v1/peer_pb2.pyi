@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PeerFrame(_message.Message):
-    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye", "leaving", "heartbeat", "relay", "acquaintances", "posts", "post_part", "datagrams")
+    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye", "leaving", "heartbeat", "acquaintances", "posts", "post_part", "datagrams")
     class KnownServer(_message.Message):
         __slots__ = ("server", "subnets")
         SERVER_FIELD_NUMBER: _ClassVar[int]
@@ -18,7 +18,7 @@ class PeerFrame(_message.Message):
         subnets: _containers.RepeatedScalarFieldContainer[str]
         def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ...) -> None: ...
     class Hello(_message.Message):
-        __slots__ = ("protocol_version", "server", "subnets", "start", "session", "addressed_subnets", "incarnation", "known", "newest_protocol_version", "release", "address")
+        __slots__ = ("protocol_version", "server", "subnets", "start", "session", "addressed_subnets", "incarnation", "known", "newest_protocol_version", "release", "address", "through")
         PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
         SERVER_FIELD_NUMBER: _ClassVar[int]
         SUBNETS_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,7 @@ class PeerFrame(_message.Message):
         NEWEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
         RELEASE_FIELD_NUMBER: _ClassVar[int]
         ADDRESS_FIELD_NUMBER: _ClassVar[int]
+        THROUGH_FIELD_NUMBER: _ClassVar[int]
         protocol_version: int
         server: str
         subnets: _containers.RepeatedScalarFieldContainer[str]
@@ -41,7 +42,8 @@ class PeerFrame(_message.Message):
         newest_protocol_version: int
         release: str
         address: str
-        def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., start: _Optional[int] = ..., session: _Optional[int] = ..., addressed_subnets: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ..., known: _Optional[_Iterable[_Union[PeerFrame.KnownServer, _Mapping]]] = ..., newest_protocol_version: _Optional[int] = ..., release: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+        through: str
+        def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., start: _Optional[int] = ..., session: _Optional[int] = ..., addressed_subnets: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ..., known: _Optional[_Iterable[_Union[PeerFrame.KnownServer, _Mapping]]] = ..., newest_protocol_version: _Optional[int] = ..., release: _Optional[str] = ..., address: _Optional[str] = ..., through: _Optional[str] = ...) -> None: ...
     class Letters(_message.Message):
         __slots__ = ("session", "first_number", "letters", "handled_through", "posts_handled_through")
         SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -101,27 +103,6 @@ class PeerFrame(_message.Message):
         view: str
         cannot_write: str
         def __init__(self, session: _Optional[int] = ..., number: _Optional[int] = ..., heard: _Optional[int] = ..., held_us: _Optional[int] = ..., view: _Optional[str] = ..., cannot_write: _Optional[str] = ...) -> None: ...
-    class Relay(_message.Message):
-        __slots__ = ("session", "source", "destination", "stream", "is_by_dialler", "is_first", "taken", "payload", "end")
-        SESSION_FIELD_NUMBER: _ClassVar[int]
-        SOURCE_FIELD_NUMBER: _ClassVar[int]
-        DESTINATION_FIELD_NUMBER: _ClassVar[int]
-        STREAM_FIELD_NUMBER: _ClassVar[int]
-        IS_BY_DIALLER_FIELD_NUMBER: _ClassVar[int]
-        IS_FIRST_FIELD_NUMBER: _ClassVar[int]
-        TAKEN_FIELD_NUMBER: _ClassVar[int]
-        PAYLOAD_FIELD_NUMBER: _ClassVar[int]
-        END_FIELD_NUMBER: _ClassVar[int]
-        session: int
-        source: str
-        destination: str
-        stream: int
-        is_by_dialler: bool
-        is_first: bool
-        taken: int
-        payload: bytes
-        end: str
-        def __init__(self, session: _Optional[int] = ..., source: _Optional[str] = ..., destination: _Optional[str] = ..., stream: _Optional[int] = ..., is_by_dialler: _Optional[bool] = ..., is_first: _Optional[bool] = ..., taken: _Optional[int] = ..., payload: _Optional[bytes] = ..., end: _Optional[str] = ...) -> None: ...
     class Acquaintances(_message.Message):
         __slots__ = ("session", "known")
         SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -184,7 +165,6 @@ class PeerFrame(_message.Message):
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
-    RELAY_FIELD_NUMBER: _ClassVar[int]
     ACQUAINTANCES_FIELD_NUMBER: _ClassVar[int]
     POSTS_FIELD_NUMBER: _ClassVar[int]
     POST_PART_FIELD_NUMBER: _ClassVar[int]
@@ -196,12 +176,11 @@ class PeerFrame(_message.Message):
     goodbye: PeerFrame.Goodbye
     leaving: PeerFrame.Leaving
     heartbeat: PeerFrame.Heartbeat
-    relay: PeerFrame.Relay
     acquaintances: PeerFrame.Acquaintances
     posts: PeerFrame.Letters
     post_part: PeerFrame.LetterPart
     datagrams: PeerFrame.Datagrams
-    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ..., leaving: _Optional[_Union[PeerFrame.Leaving, _Mapping]] = ..., heartbeat: _Optional[_Union[PeerFrame.Heartbeat, _Mapping]] = ..., relay: _Optional[_Union[PeerFrame.Relay, _Mapping]] = ..., acquaintances: _Optional[_Union[PeerFrame.Acquaintances, _Mapping]] = ..., posts: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., post_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., datagrams: _Optional[_Union[PeerFrame.Datagrams, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ..., leaving: _Optional[_Union[PeerFrame.Leaving, _Mapping]] = ..., heartbeat: _Optional[_Union[PeerFrame.Heartbeat, _Mapping]] = ..., acquaintances: _Optional[_Union[PeerFrame.Acquaintances, _Mapping]] = ..., posts: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., post_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., datagrams: _Optional[_Union[PeerFrame.Datagrams, _Mapping]] = ...) -> None: ...
 
 class TunnelPiece(_message.Message):
     __slots__ = ("data",)

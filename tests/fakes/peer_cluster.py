@@ -17,8 +17,11 @@ class PeerCluster:
         self.servers = {}
         self._ports = {}
 
-    async def start(self, *names, limits=None):
-        """Start servers of these names; when it returns they have all met, and each pair has settled on one session."""
+    async def start(self, *names, limits=None, older=()):
+        """Start servers of these names; when it returns they have all met, and each pair has settled on one session.
+
+        `older`: names of servers that know no tunnels.
+        """
         self._ports = dict(zip(names, unused_ports(len(names)), strict=True))
         ways = {
             (one, other): await self.network.way(one, other, f"127.0.0.1:{self._ports[other]}")
@@ -28,7 +31,12 @@ class PeerCluster:
         }
         for name in names:
             peers = {other: ways[name, other] for other in names if other != name}
-            self.servers[name] = FakeServer(FakePeerCore(name, [name], peers), FakeDisk(), limits or self._limits)
+            self.servers[name] = FakeServer(
+                FakePeerCore(name, [name], peers),
+                FakeDisk(),
+                limits or self._limits,
+                lacks=["Tunnel"] if name in older else [],
+            )
             await self.servers[name].start(self._ports[name])
         servers = list(self.servers.values())
         await until(lambda: all(set(each.core.met) == set(names) - {each.core.server} for each in servers))

@@ -15,6 +15,7 @@ from nameserver.detector.phi import DetectorLimits
 from nameserver.driver.run_loop import RunLoop
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.transport.peer_transport import PeerTransport
+from tests.callers import identified
 from tests.fakes.peer_core import SendLetter
 
 PATIENCE_SECONDS = 30
@@ -29,7 +30,8 @@ async def until(condition):
 class FakeServer:
     """A transport with all that is around it in a name server, but the graph."""
 
-    def __init__(self, core, disk, limits=None):
+    def __init__(self, core, disk, limits=None, lacks=()):
+        """`lacks`: methods of PeerService that this server does not have, as one of an older version."""
         self.core, self.disk = core, disk
         self.said = []
         self.worker = ThreadPoolExecutor(max_workers=1)
@@ -38,10 +40,11 @@ class FakeServer:
             core=core, run_loop=self.run_loop, say=self.said.append, limits=limits or DetectorLimits()
         )
         self.directory = PeerDirectory(core=core, transport=self.transport)
+        handlers = identified(peer_service_handlers(core, self.transport))
+        for method in lacks:
+            del handlers[method]
         self.grpc_server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        self.grpc_server.add_generic_rpc_handlers(
-            [grpc.method_handlers_generic_handler(PEER_SERVICE, peer_service_handlers(core, self.transport))]
-        )
+        self.grpc_server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(PEER_SERVICE, handlers)])
         self.tasks = []
 
     async def start(self, port):

@@ -74,7 +74,7 @@ def test_the_time_of_day_is_read_only_to_be_shown():
 
 
 def test_identities_are_read_from_metadata_in_one_place():
-    """Handlers ask for the caller that was found. Traces and calls that are passed on unread are no identities."""
+    """Handlers ask for the caller that was found. Traces and the other end of a tunnel are no identities."""
     readers = [
         place(source)
         for source in SOURCES
@@ -82,7 +82,8 @@ def test_identities_are_read_from_metadata_in_one_place():
     ]
     assert sorted(readers) == [
         "nameserver/access/identify.py",
-        "nameserver/calls/relayed_calls.py",
+        "nameserver/calls/peer_service.py",
+        "nameserver/calls/retired_relays.py",
         "nameserver/telemetry/traces.py",
     ]
 
@@ -95,13 +96,13 @@ def test_every_service_is_added_behind_the_identification_of_callers():
         for line in source.read_text().splitlines()
         if "method_handlers_generic_handler" in line or "add_generic_rpc_handlers" in line
     ]
-    # Calls that are passed on go to a server that identifies their callers itself.
+    # Calls for other servers are refused, whoever makes them.
     assert added == [
         (
             "nameserver/server.py",
             "server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))",
         ),
-        ("nameserver/server.py", "public.add_generic_rpc_handlers((relays,))"),
+        ("nameserver/server.py", "public.add_generic_rpc_handlers((RetiredRelays(),))"),
     ]
     assert (
         "found = identifications[server].handlers(arriving.handlers(found))"

@@ -46,7 +46,7 @@ class Servers:
             "direct connections with every peer",
         )
 
-    def wait_until_relayed(self, one, other, via):
+    def wait_until_tunnelled(self, one, other, via):
         wait_until(
             lambda: (
                 {(self.peer(*pair).life, self.peer(*pair).via) for pair in ((one, other), (other, one))}
@@ -91,7 +91,7 @@ def test_all_is_done_and_answered_while_a_link_is_broken_and_after(servers, pass
     clients, network = servers.clients, servers.network
     clients["a.x"].create_group(TOP)
     network.part("a.x", "b.x", passage)
-    servers.wait_until_relayed("a.x", "b.x", "c.x")
+    servers.wait_until_tunnelled("a.x", "b.x", "c.x")
     clients["a.x"].create_group(MIDDLE)
     clients["b.x"].create_group(LOW)
     clients["b.x"].join(TOP, MIDDLE)
@@ -123,7 +123,7 @@ def test_when_the_server_between_is_killed_too_what_it_led_to_is_out_of_reach(se
     clients["b.x"].create_group(MIDDLE)
     clients["a.x"].join(TOP, MIDDLE)
     network.part("a.x", "b.x", Passage.CUT)
-    servers.wait_until_relayed("a.x", "b.x", "c.x")
+    servers.wait_until_tunnelled("a.x", "b.x", "c.x")
     assert clients["a.x"].resolve(TOP).unreachable == ()
     servers.processes["c.x"].kill()
     wait_until(lambda: servers.peer("a.x", "b.x").life == "lost", "the loss of what was reached through another")

@@ -11,7 +11,7 @@ from tests.integration.nameserver.server_process import wait_until
 
 HERE, THERE, BETWEEN = "a.x", "b.x", "c.x"
 TOP, LOW = "top@a.x", "low@b.x"
-RELAYED = f"; calls go through {BETWEEN}"
+THROUGH = f"; calls go through {BETWEEN}"
 
 
 class Servers:
@@ -98,7 +98,7 @@ def test_calls_go_through_a_common_peer_and_directly_again_when_that_is_possible
     client = servers.clients[HERE]
     before = without_revisions(ask_everything(client))
     servers.bar_dialling(passage)
-    wait_until(lambda: any(state.endswith(RELAYED) for state in servers.states(HERE)), RELAYED)
+    wait_until(lambda: any(state.endswith(THROUGH) for state in servers.states(HERE)), THROUGH)
     answers = ask_everything(client)
     assert without_revisions(answers) == before
     assert answers["resolve"].unreachable == answers["memberships"].unreachable == ()
@@ -122,7 +122,7 @@ def test_a_way_that_falls_silent_is_missed_though_nobody_uses_it(start_all):
     servers.network.heal()
     wait_until(lambda: set(servers.states(HERE)) == {"connected"}, "direct calls")
     servers.bar_dialling(Passage.STALL)
-    wait_until(lambda: any(state.endswith(RELAYED) for state in servers.states(HERE)), RELAYED)
+    wait_until(lambda: any(state.endswith(THROUGH) for state in servers.states(HERE)), THROUGH)
     assert servers.clients[HERE].resolve(TOP).processes == ("ben@b.x",)
 
 

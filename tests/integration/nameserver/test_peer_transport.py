@@ -1,6 +1,7 @@
 """Transports over real gRPC, between cores that only count letters."""
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 
 import grpc
@@ -19,7 +20,6 @@ from nameserver.session.frames import (
     Hello,
     Letters,
     Receipt,
-    Relay,
     decode,
     encode,
 )
@@ -27,7 +27,9 @@ from nameserver.session.session_lane import FRAME_BYTES_LIMIT, UNCONFIRMED_POSTS
 from nameserver.transport import peer_directory as directory_module
 from nameserver.transport import session_runner as conversation_module
 from nameserver.transport import strangers as strangers_module
-from nameserver.transport.peer_streams import CONVERSE_METHOD, DialledStream
+from nameserver.transport.peer_streams import CONVERSE_METHOD, DialledStream, StreamBrokenError
+from nameserver.transport.tunnel_gate import TUNNELS_OF_PEER_LIMIT
+from nameserver.transport.tunnel_socket import TUNNEL_METHOD
 from shadowtree.cli.support.free_ports import unused_ports
 from tests.fakes.peer_core import FakeDisk, FakePeerCore
 from tests.fakes.peer_server import PATIENCE_SECONDS, FakeServer, until
@@ -492,42 +494,114 @@ async def test_posts_twice_late_or_too_large_are_counted_and_handled_once(alone,
     await until(lambda: alone.faults() == counted)
 
 
-async def test_what_may_not_be_relayed_is_counted_and_goes_nowhere(alone, ports):
+def tunnel(port, channel_to, *metadata):
+    """Ask for a tunnel by hand; returns its stream."""
+    return DialledStream(channel_to(port), method=TUNNEL_METHOD, metadata=metadata)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def channel_to():
+    """Channels to ports, which end with the test."""
+    channels = {}
+
+    def channel(port):
+        if port not in channels:
+            channels[port] = grpc.aio.insecure_channel(address(port), options=[("grpc.use_local_subchannel_pool", 1)])
+        return channels[port]
+
+    yield channel
+    for each in channels.values():
+        await each.close()
+
+
+ASKER, TO = "shadowtree-principal", "shadowtree-to"
+
+
+async def test_a_tunnel_that_no_server_asks_for_is_refused_and_leads_nowhere(alone, ports, channel_to):
     async with stranger(ports[0]) as stream:
-        session = await introduce(stream)
-        inner = encode(Hello(PROTOCOL_VERSION, "b.x", ("b.x",), 1, 1, ()))
-        for source, destination in (
-            ("c.x", "d.x"),  # for another
-            ("c.x", "a.x"),  # for a stranger
-            ("b.x", "b.x"),  # to itself
-            ("b.x", "c.x"),  # to somebody who is not there
+        await introduce(stream)
+        await until(lambda: alone.core.met)
+        for metadata, why in (
+            ([(ASKER, "server=b.x"), (TO, "c.x")], "a.x does not reach c.x either"),
+            ([(ASKER, "server=b.x"), (TO, "a.x")], "a tunnel cannot lead to the server that is asked for it"),
+            ([(ASKER, "server=b.x"), (TO, "b.x")], "a tunnel cannot lead to the server that asks for it"),
+            ([(ASKER, "server=b.x"), (TO, "127.0.0.1:22")], "a tunnel leads to a server: invalid"),
+            ([(ASKER, "server=b.x"), (TO, "x" * 5_000)], "a tunnel leads to a server: invalid"),
+            ([(ASKER, "server=b.x")], "a tunnel leads to a server: invalid"),
+            (
+                [(ASKER, "server=mallory.x"), (TO, "b.x")],
+                "the server mallory.x is not connected: no tunnel is opened for it",
+            ),
+            ([(TO, "b.x")], "only another server gets a tunnel"),
+            ([], "only another server gets a tunnel"),
         ):
-            await stream.write(encode(Relay(session, source, destination, 1, True, is_first=True, payload=inner)))
-        # Of no stream that there is.
-        await stream.write(encode(Relay(session, "b.x", "a.x", 2, False, payload=inner)))
-        frames = []
-        while len(frames) < 2:
-            frame = decode(await stream.read())
-            if isinstance(frame, Relay):
-                frames.append(frame)
-    assert [(frame.source, frame.destination, frame.end) for frame in frames] == [
-        ("c.x", "b.x", "a.x does not reach c.x either"),
-        ("a.x", "b.x", "there is no such stream"),
+            with pytest.raises(StreamBrokenError, match=re.escape(why)):
+                await tunnel(ports[0], channel_to, *metadata).read()
+        assert alone.transport.gate.count == 0
+    assert alone.faults() == {}
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def trio(start, ports):
+    """Three servers, of which the last one reaches the others."""
+    table = {name: address(port) for name, port in zip(("a.x", "b.x", "c.x"), ports, strict=True)}
+    servers = [
+        await start(name, port, {other: at for other, at in table.items() if other != name})
+        for name, port in zip(table, ports, strict=True)
     ]
-    await until(
-        lambda: alone.faults() == {"relayed for another": 1, "relayed for a stranger": 1, "relayed to itself": 1}
-    )
+    await until(lambda: all(map(servers[2].transport.ways.reaches, ("a.x", "b.x"))))
+    return servers
 
 
-async def test_a_session_within_a_session_is_refused_like_any_other_that_makes_no_sense(alone, ports):
+async def test_a_tunnel_is_opened_for_a_connected_server_alone(trio, ports, channel_to):
+    a, _, c = trio
+    mark = [(ASKER, "server=a.x"), (TO, "b.x")]
+    open_tunnel = tunnel(ports[2], channel_to, *mark)
+    assert await open_tunnel.read() == b""
+    assert c.transport.gate.count == 1
+    await a.close()
+    # The other server may still say something before the tunnel ends.
+    while await open_tunnel.read() is not None:
+        pass
+    with pytest.raises(StreamBrokenError, match=re.escape("a.x is not connected")):
+        await tunnel(ports[2], channel_to, *mark).read()
+    assert c.transport.gate.count == 0
+
+
+async def test_a_peer_that_floods_a_server_with_tunnels_gets_so_many(trio, ports, channel_to):
+    *_, c = trio
+    mark = [(ASKER, "server=a.x"), (TO, "b.x")]
+    streams = [tunnel(ports[2], channel_to, *mark) for _ in range(200)]
+    answers = await asyncio.gather(*(stream.read() for stream in streams), return_exceptions=True)
+    assert answers.count(b"") == TUNNELS_OF_PEER_LIMIT == c.transport.gate.count
+    refused = {str(answer) for answer in answers if answer != b""}
+    assert refused == {"c.x carries 8 tunnels of one peer already; ask another server, or end some"}
+    for stream in streams:
+        stream.cancel()
+    await until(lambda: c.transport.gate.count == 0)
+    assert await tunnel(ports[2], channel_to, *mark).read() == b""
+
+
+async def test_frames_of_older_servers_to_be_passed_on_are_dropped_and_the_session_goes_on(alone, ports):
     async with stranger(ports[0]) as stream:
         session = await introduce(stream)
-        # Through itself, to the server that it talks to: the inner session is one with b.x too, and is no better.
-        for number, inner in enumerate((b"garbage", encode(Hello(PROTOCOL_VERSION, "z.x", ("z.x",), 1, 1, ()))), 1):
-            await stream.write(encode(Relay(session, "b.x", "a.x", number, True, is_first=True, payload=inner)))
-        await until(lambda: alone.faults().get("garbage") == 1 and alone.faults().get("not a peer") == 1)
+        for _ in range(3):
+            await stream.write(b"\x42\x0a\x08\x03\x12\x01b\x1a\x01c(\x01")
         await stream.write(encode(Letters(session, 1, (b"still here",), 0)))
         await until(lambda: alone.letters("b.x") == [b"still here"])
+    assert alone.faults() == {}
+
+
+async def test_a_session_through_a_tunnel_does_not_take_the_place_of_a_direct_one(alone, ports):
+    async with stranger(ports[0]) as direct, stranger(ports[0]) as other:
+        await introduce(direct)
+        await until(lambda: alone.core.met)
+        assert alone.report("b.x").via is None
+        await other.write(encode(Hello(PROTOCOL_VERSION, "b.x", ("b.x",), 1, 9, (), through="c.x")))
+        session = decode(await other.read()).session
+        await other.write(encode(Receipt(session, 0)))
+        assert (await read_all(other))[-1].reason is GoodbyeReason.REPLACED
+        assert alone.report("b.x").via is None
 
 
 async def test_a_caller_that_says_nothing_is_cut_off(alone, ports, monkeypatch):

@@ -145,10 +145,10 @@ def test_a_server_that_falls_silent_is_suspected_and_then_lost():
 
 def test_another_way_is_looked_for_in_the_second_half_of_the_pause():
     watch = beating(60.0)
-    assert not watch.is_worth_a_detour(62.0)
-    assert watch.is_worth_a_detour(63.5)
+    assert not watch.is_worth_a_tunnel(62.0)
+    assert watch.is_worth_a_tunnel(63.5)
     watch.parted("looking for another way")
-    assert not watch.is_worth_a_detour(63.5)
+    assert not watch.is_worth_a_tunnel(63.5)
 
 
 def test_a_server_that_pauses_for_no_longer_than_accepted_is_up_again():

@@ -24,7 +24,7 @@ from nameserver.session.frames import (
     Letters,
     Malformed,
     Receipt,
-    Relay,
+    Retired,
     decode,
     encode,
 )
@@ -32,6 +32,7 @@ from shadowtree.v1 import peer_pb2
 
 FRAMES = [
     Hello(PROTOCOL_VERSION, "a.x", ("a.x", "b.x"), 2**64 - 1, 3, ("c.x",)),
+    Hello(PROTOCOL_VERSION, "a.x", ("a.x",), 1, 3, (), through="c.x"),
     Letters(3, 17, (b"one", b"", b"three"), 5),
     LetterPart(3, 17, b"part", True, 5),
     LetterPart(3, 17, b"part", False, 0),
@@ -42,8 +43,6 @@ FRAMES = [
     DatagramFrame(3, (b"one", b"")),
     Receipt(3, 5),
     Receipt(3, 5, 6),
-    Relay(3, "a.x", "b.x", 2**64 - 1, True, is_first=True, taken=7, payload=b"inner", end=""),
-    Relay(3, "a.x", "b.x", 1, False, end="finished"),
     Heartbeat(3, 2**63, 2**63 - 1, 1_500),
     Heartbeat(3, 1, 0, 0, view="2@a.x", cannot_write="the disk is full"),
     Hello(
@@ -63,7 +62,7 @@ def test_a_frame_comes_as_it_was_sent(frame):
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_frame_or_malformed(data):
-    assert isinstance(decode(data), Frame | Malformed)
+    assert isinstance(decode(data), Frame | Retired | Malformed)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +74,7 @@ def test_any_bytes_are_a_frame_or_malformed(data):
         {"server": "a.x", "subnets": [], "session": 1},
         {"server": "a.x", "subnets": ["a.x"], "session": 0},
         {"server": "a.x", "subnets": ["a.x"], "session": 1, "known": [{"server": "b@x"}]},
+        {"server": "a.x", "subnets": ["a.x"], "session": 1, "through": "c@x"},
     ],
 )
 def test_a_hello_that_names_nobody_is_malformed(hello):
@@ -113,10 +113,13 @@ def test_more_subnets_than_anybody_has_are_malformed(monkeypatch):
     assert isinstance(decode(encode(Acquaintances(1, many))), Malformed)
 
 
-@pytest.mark.parametrize(("source", "destination"), [("", "b.x"), ("a.x", "no name"), ("a@x", "b.x")])
-def test_a_frame_that_is_relayed_for_or_to_nobody_is_malformed(source, destination):
-    wire = peer_pb2.PeerFrame(relay=peer_pb2.PeerFrame.Relay(source=source, destination=destination))
-    assert isinstance(decode(wire.SerializeToString()), Malformed)
+RELAY_OF_AN_OLDER_SERVER = b"\x42\x0a\x08\x03\x12\x01a\x1a\x01b(\x01"
+"""Field 8 of a frame: session 3, source a, destination b, dialled by the source."""
+
+
+def test_a_frame_that_only_older_servers_send_is_retired_and_no_fault():
+    assert decode(RELAY_OF_AN_OLDER_SERVER) == Retired()
+    assert isinstance(decode(RELAY_OF_AN_OLDER_SERVER.replace(b"\x42", b"\x6a")), Malformed)
 
 
 def test_of_a_hello_in_another_version_only_the_version_counts():

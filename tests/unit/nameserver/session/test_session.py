@@ -20,7 +20,7 @@ from nameserver.session.frames import (
     Letters,
     Malformed,
     Receipt,
-    Relay,
+    Retired,
 )
 from nameserver.session.session import Session, SessionState
 from nameserver.session.session_events import (
@@ -32,7 +32,6 @@ from nameserver.session.session_events import (
     LettersCame,
     Opened,
     ReceiptCame,
-    RelayCame,
 )
 from nameserver.session.session_lane import LIMITS, POST_OVERHEAD_BYTES
 from nameserver.session.session_tiebreak import SessionNumbers
@@ -110,7 +109,7 @@ POSTS = Letters(NUMBER, 1, (b"une", b"deux"), 0, 0, POST)
 POST_PART = LetterPart(NUMBER, 1, b"demi", False, 0, 0, POST)
 RECEIPT = Receipt(NUMBER, 0)
 HEARTBEAT = Heartbeat(NUMBER, 3, 2, 100)
-RELAY = Relay(NUMBER, "c.x", HERE, 5, True, payload=b"inner")
+RETIRED = Retired()
 MET = Acquaintances(NUMBER, (KnownServer("c.x", ("c.x",)),))
 LEAVING = Leaving(NUMBER)
 GOODBYE = Goodbye(GoodbyeReason.LEAVING, "shutting down")
@@ -132,7 +131,7 @@ MEANING = {
     (GREETING, POST_PART): OUT_OF_TURN,
     (GREETING, RECEIPT): OUT_OF_TURN,
     (GREETING, HEARTBEAT): OUT_OF_TURN,
-    (GREETING, RELAY): OUT_OF_TURN,
+    (GREETING, RETIRED): (GREETING, [], []),
     (GREETING, MET): OUT_OF_TURN,
     (GREETING, LEAVING): OUT_OF_TURN,
     (GREETING, GOODBYE): SILENCE,
@@ -145,7 +144,7 @@ MEANING = {
     (LISTENING, POST_PART): OUT_OF_TURN,
     (LISTENING, RECEIPT): OUT_OF_TURN,
     (LISTENING, HEARTBEAT): OUT_OF_TURN,
-    (LISTENING, RELAY): OUT_OF_TURN,
+    (LISTENING, RETIRED): (LISTENING, [], []),
     (LISTENING, MET): OUT_OF_TURN,
     (LISTENING, LEAVING): OUT_OF_TURN,
     (LISTENING, GOODBYE): SILENCE,
@@ -158,7 +157,7 @@ MEANING = {
     (RESUMING, POST_PART): (OPEN, OPENED, []),
     (RESUMING, RECEIPT): (OPEN, OPENED, []),
     (RESUMING, HEARTBEAT): OUT_OF_TURN,
-    (RESUMING, RELAY): OUT_OF_TURN,
+    (RESUMING, RETIRED): (RESUMING, [], []),
     (RESUMING, MET): OUT_OF_TURN,
     (RESUMING, LEAVING): OUT_OF_TURN,
     (RESUMING, GOODBYE): SILENCE,
@@ -171,7 +170,7 @@ MEANING = {
     (OPEN, POST_PART): (OPEN, [], []),
     (OPEN, RECEIPT): (OPEN, [], []),
     (OPEN, HEARTBEAT): (OPEN, [HeartbeatCame(HEARTBEAT)], []),
-    (OPEN, RELAY): (OPEN, [RelayCame(RELAY)], []),
+    (OPEN, RETIRED): (OPEN, [], []),
     (OPEN, MET): (OPEN, [AcquaintancesCame(MET.known)], []),
     (OPEN, LEAVING): (OPEN, [LeavingCame()], []),
     (OPEN, GOODBYE): SILENCE,
@@ -184,7 +183,7 @@ MEANING = {
     (ENDED, POST_PART): SILENCE,
     (ENDED, RECEIPT): SILENCE,
     (ENDED, HEARTBEAT): SILENCE,
-    (ENDED, RELAY): SILENCE,
+    (ENDED, RETIRED): SILENCE,
     (ENDED, MET): SILENCE,
     (ENDED, LEAVING): SILENCE,
     (ENDED, GOODBYE): SILENCE,
@@ -197,7 +196,7 @@ def kind_of(frame):
 
 
 def test_the_table_has_every_state_against_every_kind_of_frame():
-    kinds = {(kind, None) for kind in (Hello, Receipt, Heartbeat, Relay, Acquaintances, Leaving, Goodbye, Malformed)}
+    kinds = {(kind, None) for kind in (Hello, Receipt, Heartbeat, Retired, Acquaintances, Leaving, Goodbye, Malformed)}
     kinds |= {(kind, lane) for kind in (Letters, LetterPart) for lane in Lane}
     found = {(state, (type(frame), getattr(frame, "lane", None))) for state, frame in MEANING}
     assert found == {(state, kind) for state in SessionState for kind in kinds}
@@ -254,7 +253,6 @@ def test_a_number_below_the_proposed_one_is_refused():
     [
         *((state, kind) for state in (RESUMING, OPEN) for kind in ("letters", "part", "posts", "post part", "receipt")),
         (OPEN, "heartbeat"),
-        (OPEN, "relay"),
         (OPEN, "acquaintances"),
         (OPEN, "leaving"),
     ],
@@ -268,7 +266,6 @@ def test_a_frame_of_another_session_is_counted_and_dropped(number, state, kind):
         "post part": LetterPart(number, 1, b"late", True, 0, 0, POST),
         "receipt": Receipt(number, 0),
         "heartbeat": Heartbeat(number, 1, 0, 0),
-        "relay": Relay(number, "c.x", HERE, 5, True, payload=b"late"),
         "acquaintances": Acquaintances(number, ()),
         "leaving": Leaving(number),
     }[kind]

@@ -8,7 +8,7 @@ from nameserver.session.session_tiebreak import LEAP_LIMIT, SessionNumbers, Sess
 
 
 def survivor(sessions, *, here, peer):
-    """Return the remaining session as (dialler, number, or also "relayed"), after sessions opened in this order at one
+    """Return the remaining session as (dialler, number, or also "tunnel"), after sessions opened in this order at one
     end.
     """
     standing = None
@@ -20,7 +20,7 @@ def survivor(sessions, *, here, peer):
     return standing[1]
 
 
-EACH = [[(dialler, number, *way) for dialler in "ab" for way in ([], ["relayed"])] for number in (1, 2, 3)]
+EACH = [[(dialler, number, *way) for dialler in "ab" for way in ([], ["tunnel"])] for number in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("sessions", list(product(*EACH)))
@@ -35,7 +35,7 @@ def test_the_session_dialled_by_the_smaller_name_stays():
 
 
 def test_a_direct_session_stays_rather_than_one_through_a_third_server():
-    for sessions in permutations([("a", 9, "relayed"), ("b", 1), ("b", 8, "relayed")]):
+    for sessions in permutations([("a", 9, "tunnel"), ("b", 1), ("b", 8, "tunnel")]):
         assert survivor(sessions, here="a", peer="b") == ("b", 1)
 
 

@@ -23,6 +23,16 @@ class KnowsOne:
         return False
 
 
+class TunnelOf:
+    """A tunnel that leads nowhere."""
+
+    def __init__(self, via):
+        self.via, self.channel = via, object()
+
+    async def close(self, grace_seconds):
+        del grace_seconds
+
+
 @pytest.fixture
 async def other():
     """The port of a server that does not serve yet."""
@@ -72,7 +82,12 @@ async def test_a_call_that_waits_for_a_channel_is_refused_where_the_server_itsel
     assert caught.value.refusal.reason is Reason.UNAVAILABLE
 
 
-async def test_a_call_that_waits_for_a_channel_takes_the_detour_that_is_found(link, asking):
-    link.take_detour(None)
+async def test_a_call_that_waits_for_a_channel_takes_the_tunnel_that_is_found(link, asking):
+    link.take_tunnel(TunnelOf("c.x"))
+    assert await asking is link.tunnel.channel
+
+
+async def test_a_call_that_waits_for_a_channel_is_refused_where_no_way_is_found(link, asking):
+    link.take_undialled()
     with pytest.raises(RefusedError, match="cannot be dialled at"):
         await asking

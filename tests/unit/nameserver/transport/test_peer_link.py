@@ -7,7 +7,7 @@ import pytest
 
 from nameserver.session.frames import GoodbyeReason
 from nameserver.session.session import Ending
-from nameserver.transport.peer_link import COMING_BACK_SECONDS, Link
+from nameserver.transport.peer_link import COMING_BACK_SECONDS, OLD_CALLS_SECONDS, Link
 from nameserver.transport.peer_report import Complaints, FaultCounts
 
 LOSS = Ending(None, "Connection refused")
@@ -60,20 +60,62 @@ async def test_the_state_of_an_address(link, told, state):
     assert link.state == state
 
 
+class Tunnel:
+    """A tunnel without a socket. `ended`: the graces of its ends."""
+
+    def __init__(self, via):
+        self.via, self.channel, self.ended = via, object(), []
+
+    async def close(self, grace_seconds):
+        self.ended.append(grace_seconds)
+
+
 @pytest.mark.parametrize(
-    ("via", "what_follows"),
-    [("c.x", "calls go through c.x"), (None, "no other server passes calls on to it")],
+    ("tunnel", "what_follows"),
+    [(Tunnel("c.x"), "calls go through c.x"), (None, "no other server passes calls on to it")],
 )
-async def test_the_state_of_an_address_that_cannot_be_dialled(link, via, what_follows):
+async def test_the_state_of_an_address_that_cannot_be_dialled(link, tunnel, what_follows):
     link.connected("b.x", ["b.x"])
-    link.take_detour(via)
+    link.take_tunnel(tunnel)
+    link.take_undialled()
     assert link.state == f"connected, but cannot be dialled at 127.0.0.1:1; {what_follows}"
     link.can_be_dialled()
     assert link.state == "connected"
-    link.take_detour(via)
+    link.take_undialled()
     link.disconnected(LOSS)
     link.connected("b.x", ["b.x"])
     assert link.state == "connected"
+
+
+async def test_a_session_through_a_tunnel_of_the_other_server_is_not_said_to_carry_calls(link):
+    link.connected("b.x", ["b.x"], via="c.x")
+    link.take_undialled()
+    assert link.state == "connected, but cannot be dialled at 127.0.0.1:1; no other server passes calls on to it"
+    link.take_tunnel(Tunnel("c.x"))
+    assert link.state == "connected"
+
+
+async def test_a_tunnel_that_is_not_used_any_more_ends_when_its_calls_are_over(link):
+    first, second = Tunnel("c.x"), Tunnel("d.x")
+    for tunnel in (first, first, second, None):
+        link.take_tunnel(tunnel)
+    await asyncio.sleep(0)
+    assert first.ended == second.ended == [OLD_CALLS_SECONDS]
+    link.take_tunnel(last := Tunnel("c.x"))
+    await link.close()
+    assert last.ended == [None]
+
+
+async def test_calls_go_through_the_tunnel_while_the_session_does_though_the_channel_looks_connected(link):
+    await link.channel.close(None)
+    link.channel = ChannelThatConnects()
+    link.connected("b.x", ["b.x"], via="c.x")
+    link.take_tunnel(Tunnel("c.x"))
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            assert await link.channel_for_calls() is link.tunnel.channel
+        link.connected("b.x", ["b.x"])
+        assert await link.channel_for_calls() is link.channel
 
 
 @pytest.mark.parametrize("jump", [-7200, 7200])
@@ -152,5 +194,6 @@ class ChannelThatConnects:
 async def test_a_channel_that_connects_while_it_is_looked_at_is_not_waited_for(link):
     await link.channel.close(None)
     link.channel = ChannelThatConnects()
+    link.connected("b.x", ["b.x"])
     async with asyncio.timeout(10):
-        assert await link.is_dialled()
+        assert await link.channel_for_calls() is link.channel

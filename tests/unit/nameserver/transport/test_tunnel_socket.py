@@ -84,7 +84,7 @@ async def test_a_connection_to_the_socket_is_a_tunnel_asked_for_by_names(tunnel,
     async with asyncio.timeout(20):
         assert await reader.readexactly(5) == b"hello"
     (metadata,) = between.metadata
-    assert (metadata["shadowtree-to"], metadata["shadowtree-forwarded-by"]) == ("b.x", "a.x")
+    assert (metadata["shadowtree-to"], metadata["shadowtree-principal"]) == ("b.x", "server=a.x")
     writer.close()
 
 

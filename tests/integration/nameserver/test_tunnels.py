@@ -1,4 +1,4 @@
-"""Links that are broken between two servers which both reach a third one: their letters go through it."""
+"""Links that are broken between two servers which both reach a third one: their session goes through it."""
 
 import asyncio
 import time
@@ -7,9 +7,12 @@ import pytest
 import pytest_asyncio
 
 from namegraph.events import POST_BYTES_LIMIT, Lane
+from namegraph.model.refusals import RefusedError
 from nameserver.detector.liveness import Life
 from nameserver.detector.phi import DetectorLimits
 from nameserver.session.session_lane import FRAME_BYTES_LIMIT
+from nameserver.transport import tunnel_copy
+from nameserver.transport.identification import identify_over
 from tests.fakes.peer_cluster import PeerCluster, lost
 from tests.fakes.peer_server import until
 from tests.fakes.tcp_proxy import Passage
@@ -17,7 +20,7 @@ from tests.fakes.tcp_proxy import Passage
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMITS = DetectorLimits(heartbeat_seconds=0.1, acceptable_pause_seconds=4.0)
-"""A detour is tried after half of the pause."""
+"""A tunnel is tried after half of the pause."""
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -32,7 +35,7 @@ def via(server, other):
     return report.via if report.life is Life.UP else None
 
 
-async def until_relayed(a, b, through="c.x"):
+async def until_tunnelled(a, b, through="c.x"):
     names = a.core.server, b.core.server
     await until(lambda: via(a, names[1]) == via(b, names[0]) == through)
 
@@ -61,9 +64,9 @@ async def test_while_a_link_is_broken_letters_go_through_a_common_peer_and_nobod
     for source, destination, passage in broken:
         cluster.network.set(source, destination, passage)
     a.send("b.x", b"echo while broken")
-    await until_relayed(a, b)
-    a.send("b.x", b"echo relayed")
-    await until(lambda: a.letters("b.x") == [b"before", b"while broken", b"relayed"])
+    await until_tunnelled(a, b)
+    a.send("b.x", b"echo tunnelled")
+    await until(lambda: a.letters("b.x") == [b"before", b"while broken", b"tunnelled"])
     assert c.report("a.x").relayed > 0
     assert c.report("b.x").relayed > 0
     cluster.network.heal()
@@ -77,7 +80,7 @@ async def test_while_a_link_is_broken_letters_go_through_a_common_peer_and_nobod
 async def test_many_and_large_letters_go_through_a_common_peer_once_and_in_order(cluster):
     a, b, _ = await cluster.start("a.x", "b.x", "c.x")
     cluster.network.part("a.x", "b.x", Passage.CUT)
-    await until_relayed(a, b)
+    await until_tunnelled(a, b)
     large = bytes(range(256)) * (20 * FRAME_BYTES_LIMIT // 256)
     letters = [f"echo {number}".encode() for number in range(2_000)] + [large, b"the end"]
     for letter in letters:
@@ -91,7 +94,7 @@ async def test_many_and_large_letters_go_through_a_common_peer_once_and_in_order
 async def test_posts_go_through_a_common_peer_too_once_and_in_order(cluster):
     a, b, _ = await cluster.start("a.x", "b.x", "c.x")
     cluster.network.part("a.x", "b.x", Passage.CUT)
-    await until_relayed(a, b)
+    await until_tunnelled(a, b)
     posts = [f"post {number}".encode() for number in range(200)] + [bytes(POST_BYTES_LIMIT)] * 10
     for post in posts:
         a.send("b.x", post, Lane.POST)
@@ -102,10 +105,10 @@ async def test_posts_go_through_a_common_peer_too_once_and_in_order(cluster):
     assert a.faults() == b.faults() == {}
 
 
-async def test_what_is_relayed_counts_as_a_sign_of_life(cluster):
+async def test_what_comes_through_a_tunnel_counts_as_a_sign_of_life(cluster):
     a, b, _ = await cluster.start("a.x", "b.x", "c.x")
     cluster.network.part("a.x", "b.x", Passage.CUT)
-    await until_relayed(a, b)
+    await until_tunnelled(a, b)
     await asyncio.sleep(LIMITS.acceptable_pause_seconds + 2)
     assert lost(a) == lost(b) == []
     assert via(a, "b.x") == via(b, "a.x") == "c.x"
@@ -129,8 +132,8 @@ async def test_where_the_first_common_peer_reaches_only_one_the_next_one_is_trie
     a, _, c, d = await cluster.start("a.x", "b.x", "c.x", "d.x")
     cluster.network.part("c.x", "d.x", Passage.CUT)
     cluster.network.part("a.x", "d.x", Passage.CUT)
-    await until_relayed(a, d, through="b.x")
-    await until_relayed(c, d, through="b.x")
+    await until_tunnelled(a, d, through="b.x")
+    await until_tunnelled(c, d, through="b.x")
     a.send("d.x", b"echo hello")
     c.send("d.x", b"echo hello")
     await until(lambda: a.letters("d.x") == c.letters("d.x") == [b"hello"])
@@ -139,7 +142,7 @@ async def test_where_the_first_common_peer_reaches_only_one_the_next_one_is_trie
 async def test_when_the_common_peer_is_gone_too_both_are_lost(cluster):
     a, b, c = await cluster.start("a.x", "b.x", "c.x")
     cluster.network.part("a.x", "b.x", Passage.CUT)
-    await until_relayed(a, b)
+    await until_tunnelled(a, b)
     for one in ("a.x", "b.x"):
         cluster.network.part(one, "c.x", Passage.CUT)
     await until(lambda: set(lost(a)) == {"b.x", "c.x"} and set(lost(b)) == {"a.x", "c.x"})
@@ -156,3 +159,116 @@ async def test_a_server_that_is_gone_is_lost_though_others_are_asked_for_it(clus
     assert time.monotonic() - started < LIMITS.acceptable_pause_seconds
     del cluster.servers["b.x"]
     assert a.faults() == c.faults() == {}
+
+
+async def until_called(a, b, through="c.x"):
+    """Wait until both can be called by the other one, through tunnels of their own."""
+
+    def calls_via(server, other):
+        return server.transport.link_of(other).calls_via
+
+    await until(lambda: calls_via(a, b.core.server) == calls_via(b, a.core.server) == through)
+
+
+async def who_answers(server, other):
+    channel = await server.directory.channel_to(other)
+    return (await identify_over(channel, seconds=10)).server
+
+
+async def test_calls_go_through_the_tunnels_of_both_ends_whichever_of_them_carries_the_session(cluster):
+    a, b, c = await cluster.start("a.x", "b.x", "c.x")
+    cluster.network.part("a.x", "b.x", Passage.CUT)
+    await until_tunnelled(a, b)
+    await until_called(a, b)
+    assert await who_answers(a, "b.x") == "b.x"
+    assert await who_answers(b, "a.x") == "a.x"
+    assert c.transport.gate.count == 2
+    cluster.network.heal()
+    await until_direct(a, b, c)
+    await until(lambda: c.transport.gate.count == 0)
+    assert a.transport.link_of("b.x").tunnel is b.transport.link_of("a.x").tunnel is None
+    assert await who_answers(a, "b.x") == "b.x"
+
+
+async def test_a_server_that_only_dials_has_a_session_through_its_own_tunnel_and_cannot_be_called(cluster):
+    a, b, c = await cluster.start("a.x", "b.x", "c.x")
+    cluster.network.set_dialling("c.x", "a.x", Passage.CUT)
+    cluster.network.part("a.x", "b.x", Passage.CUT)
+    await until(lambda: via(a, "b.x") == "c.x" and b.report("a.x").via == "c.x")
+    a.send("b.x", b"echo hello")
+    b.send("a.x", b"echo hello")
+    await until(lambda: a.letters("b.x")[-1:] == [b"hello"] and b.letters("a.x")[-1:] == [b"hello"])
+    assert await who_answers(a, "b.x") == "b.x"
+    await until(lambda: b.report("a.x").life is Life.ONE_WAY)
+    assert b.report("a.x").state.endswith("; no other server passes calls on to it")
+    with pytest.raises(RefusedError, match="cannot be dialled at"):
+        await b.directory.channel_to("a.x")
+    assert lost(a) == lost(b) == lost(c) == []
+
+
+async def test_a_server_of_an_older_version_that_knows_no_tunnels_is_passed_over(cluster):
+    a, b, _, _ = await cluster.start("a.x", "b.x", "c.x", "d.x", older=["c.x"])
+    cluster.network.part("a.x", "b.x", Passage.CUT)
+    await until_tunnelled(a, b, through="d.x")
+    assert lost(a) == lost(b) == []
+
+
+async def test_when_the_server_between_ends_the_session_goes_through_the_next_one(cluster):
+    a, b, c, d = await cluster.start("a.x", "b.x", "c.x", "d.x")
+    cluster.network.part("a.x", "b.x", Passage.CUT)
+    await until(lambda: via(a, "b.x") == via(b, "a.x") in ("c.x", "d.x"))
+    between, other = (c, d) if via(a, "b.x") == "c.x" else (d, c)
+    await between.kill()
+    del cluster.servers[between.core.server]
+    await until_tunnelled(a, b, through=other.core.server)
+    a.send("b.x", b"echo hello")
+    await until(lambda: a.letters("b.x") == [b"hello"])
+    assert "b.x" not in lost(a)
+    assert "a.x" not in lost(b)
+
+
+async def test_no_tunnel_leads_through_a_tunnel(cluster):
+    a, b, c, d = await cluster.start("a.x", "b.x", "c.x", "d.x")
+    # Only a chain is left: a - c - d - b. The two in the middle of it reach the ends of it through one another.
+    for one, other in (("a.x", "b.x"), ("a.x", "d.x"), ("b.x", "c.x")):
+        cluster.network.part(one, other, Passage.CUT)
+    await until_tunnelled(a, d, through="c.x")
+    await until_tunnelled(c, b, through="d.x")
+    await until(lambda: lost(a) == ["b.x"] and lost(b) == ["a.x"])
+    assert not c.transport.ways.reaches("b.x")
+    assert d.transport.gate.passed_on["a.x"] == c.transport.gate.passed_on["b.x"] == 0
+
+
+# -- what the server between sees
+
+
+class Recorder:
+    """All bytes that servers between pass on, both ways."""
+
+    def __init__(self, monkeypatch):
+        self.seen = bytearray()
+        monkeypatch.setattr(tunnel_copy, "encode_piece", self._noting(tunnel_copy.encode_piece))
+        monkeypatch.setattr(tunnel_copy, "decode_piece", self._noting(tunnel_copy.decode_piece))
+
+    def _noting(self, recoded):
+        def note(data):
+            self.seen += data
+            return recoded(data)
+
+        return note
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    return Recorder(monkeypatch)
+
+
+async def test_a_server_between_that_records_everything_sees_in_plaintext_what_the_ends_say(cluster, recorder):
+    """Without TLS the server between could read. The other test of the recorder is the one with TLS."""
+    a, b, _ = await cluster.start("a.x", "b.x", "c.x")
+    assert not recorder.seen
+    cluster.network.part("a.x", "b.x", Passage.CUT)
+    await until_tunnelled(a, b)
+    a.send("b.x", b"echo a name")
+    await until(lambda: a.letters("b.x") == [b"a name"])
+    assert b"echo a name" in recorder.seen
