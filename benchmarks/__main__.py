@@ -46,6 +46,7 @@ from benchmarks import (
     snapshots,
     stuck_peer,
     telemetry,
+    tunnel,
     two_server_joins,
     updates,
 )
@@ -78,6 +79,7 @@ TOPICS = {
     "snapshots": snapshots.measure,
     "audits": audits.measure,
     "telemetry": telemetry.measure,
+    "tunnel": tunnel.measure,
     "beside_postgresql": beside_postgresql.measure,
 }
 
