@@ -40,6 +40,7 @@ from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.calls.stable_listing import made
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.confirmations import written_basis
+from nameserver.reads.part_rules import require_own_nodes
 from nameserver.routing.fan_out import newest
 from nameserver.routing.forwarding import PART_SECONDS, Forwarder, is_out_of_reach
 from nameserver.wire.resolve_part import NotAPartError, PartReader, read_part
@@ -228,6 +229,8 @@ class DistributedResolutions:
         except TimeoutError:
             raise NotAPartError(f"it was not whole after {PART_SECONDS:g} seconds") from None
         answer = await made(read_part(part.chunks, targets=0 if is_plain(targets) else len(targets)))
+        if request.server in self._forwarder.unbelieved:
+            await made(require_own_nodes(answer, request.server, self._core.owners_of_names))
         return ServerPartAnswer(answer, part.chunks[0].revision, part.chunks[0].basis)
 
     async def _require_sets(self, server: ServerId) -> None:

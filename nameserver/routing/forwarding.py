@@ -12,7 +12,7 @@ Source: docs/operators.md, "Several servers, one address" (any server takes any 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Set
 from contextlib import aclosing, contextmanager
 from typing import Any, NoReturn
 from urllib.parse import urlencode
@@ -73,6 +73,11 @@ class Forwarder:
         address = caller.address
         asked_by = ((CALLER_KEY, address),) if address.isascii() and address else ()
         return (mark, self._old_mark, *asked_by, *trace)
+
+    @property
+    def unbelieved(self) -> Set[ServerId]:
+        """Servers of other organisations, which are believed about their own nodes alone."""
+        return self._directory.unbelieved
 
     async def require_reachable(self, home: ServerId) -> None:
         """Raise `RefusedError` if it is known that a call to this server would not arrive."""

@@ -16,6 +16,11 @@ REQUESTS = {
         lambda name: peer_pb2.CheckPartRequest(groups=[name], members=[M], explain=True),
         lambda name: peer_pb2.CheckPartRequest(groups=[G, G], members=[M, name], resolve=True),
     ],
+    "ConfirmArcs": [
+        lambda name: peer_pb2.ConfirmArcsRequest(parents=[name], children=[M]),
+        lambda name: peer_pb2.ConfirmArcsRequest(parents=[G], children=[name]),
+        lambda name: peer_pb2.ConfirmArcsRequest(parents=[G, G], children=[M]),
+    ],
     "DescribeArcs": [
         lambda name: peer_pb2.DescribeArcsRequest(parents=[name], children=[M]),
         lambda name: peer_pb2.DescribeArcsRequest(parents=[G], children=[name]),
@@ -72,10 +77,11 @@ def test_a_name_that_is_none_is_refused_as_such(channel, method, name):
         assert details
 
 
-@pytest.mark.parametrize("method", ["CheckPart", "DescribeArcs", "ResolvePart", "TellBasis"])
+@pytest.mark.parametrize("method", ["CheckPart", "ConfirmArcs", "DescribeArcs", "ResolvePart", "TellBasis"])
 def test_a_revision_that_is_none_is_refused_as_such(channel, method):
     names = {
         "CheckPart": {"groups": [G], "members": [M]},
+        "ConfirmArcs": {"parents": [G], "children": [M]},
         "DescribeArcs": {"parents": [G], "children": [M]},
         "ResolvePart": {"originator": G},
         "TellBasis": {},

@@ -1,10 +1,16 @@
 """Checks among organisations: a "yes" needs the word of the home of each arc, a "no" that of both homes."""
 
+from dataclasses import replace
+
 import pytest
 
 import shadowtree
 from nameserver.reads.confirmed_arcs import REMEMBERED_SECONDS
 from nameserver.reads.local_check import LocalChecks, PairFinding
+from nameserver.reads.part_rules import require_own_nodes
+from nameserver.wire.resolve_part import NotAPartError
+from resolver.parts import InDoubt, Parts, ServerPart, Unchanged
+from resolver.plans import OnwardNodes
 from tests.fakes.name_servers import NameServers
 
 A, B, C, H = "a.example", "b.example", "c.example", "h.example"
@@ -168,3 +174,63 @@ async def test_believed_servers_are_asked_as_before(servers):
     assert (await servers[C].client.check(ADMINS, ANN)).is_member
     assert not (await servers[C].client.check(ADMINS, MALLORY)).is_member
     assert servers.calls() == {H: ["CheckPart", "CheckPart"]}
+
+
+async def test_a_resolution_over_organisations_is_that_of_believed_servers(servers):
+    for server in servers:
+        assert (await server.client.resolve(ADMINS)).processes == (ANN, BOB)
+
+
+@pytest.mark.parametrize("forged", [{"groups": (LAB,)}, {"processes": (BOB,)}, {"processes": ("no name",)}])
+async def test_a_server_that_tells_nodes_of_another_one_is_left_out_of_a_resolution(servers, monkeypatch, forged):
+    answer = Parts.answer
+
+    def forging(self, request, prepared=None):
+        told = answer(self, request, prepared)
+        if self._core.server == H and isinstance(told, ServerPart):
+            return replace(told, **forged)
+        return told
+
+    monkeypatch.setattr(Parts, "answer", forging)
+    found = await servers[A].client.resolve(ADMINS)
+    assert found.processes == (BOB,)
+    assert found.unreachable == (STAFF,)
+
+
+OWNERS = {"a.example": "a.example", "h.example": "h.example"}
+
+
+def judge(part):
+    slices = require_own_nodes(part, H, lambda names: [OWNERS.get(name.rpartition("@")[2]) for name in names])
+    for _ in slices:
+        pass
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        Unchanged(),
+        InDoubt(None),
+        ServerPart("v", (ANN, "x@nowhere.example"), (STAFF,)),
+        ServerPart("v", (), (), onward=(OnwardNodes(A, (ADMINS,), (BOB,)),), apart=(OnwardNodes(A, (ADMINS,), ()),)),
+    ],
+)
+def test_a_server_may_tell_its_own_nodes_processes_of_no_server_and_where_its_arcs_lead(part):
+    judge(part)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        ServerPart("v", (BOB,), ()),
+        ServerPart("v", (), ("x@nowhere.example",)),
+        ServerPart("v", (), (ADMINS,)),
+        ServerPart("v", ("Ann@H.EXAMPLE",), ()),
+        ServerPart("v", (), (), onward=(OnwardNodes(A, (STAFF,), ()),)),
+        ServerPart("v", (), (), onward=(OnwardNodes(A, (), ("x@nowhere.example",)),)),
+        ServerPart("v", (), (), apart=(OnwardNodes(A, (), (ANN,)),)),
+    ],
+)
+def test_any_other_node_makes_a_part_useless(part):
+    with pytest.raises(NotAPartError):
+        judge(part)
