@@ -36,6 +36,8 @@ def small_slices(monkeypatch):
 class Server:
     """One server with a group of many groups. Another server tells the same part."""
 
+    unbelieved = frozenset()
+
     def __init__(self):
         self._driven = CoreUnderTest("x.example")
         self._driven.create(TOP, *GROUPS)
