@@ -58,7 +58,7 @@ from delivery.model.events import (
     Request,
     Send,
     SendAll,
-    SetPolicy,
+    SetDelivery,
     Start,
     StopListening,
     Subscribe,
@@ -410,7 +410,7 @@ class DeliveryCore:
 
     def _take(self, event: Event | DeliveryEvent) -> None:
         match event:
-            case Send() | OpenMailbox() | CloseMailbox() | Subscribe() | SetPolicy():
+            case Send() | OpenMailbox() | CloseMailbox() | Subscribe() | SetDelivery():
                 self._answer(event)
             case QueueMessage() | ReplayDeadLetters() | DropDeadLetters():
                 self._answer(event)
@@ -495,7 +495,7 @@ class DeliveryCore:
                 self._replay(event)
             case DropDeadLetters(ticket, numbers):
                 self._answers.append(DeadLettersDropped(ticket, self.dead_letters.drop(numbers)))
-            case SetPolicy():
+            case SetDelivery():
                 self._set_policy(event)
 
     def _close(self, ticket: int, process: NodeId) -> MailboxClosed:
@@ -520,7 +520,7 @@ class DeliveryCore:
         key = (begun.mailbox, event.subscription)
         return replace(begun, in_memory=self.in_memory.begin(key, is_new=is_new, sought=event.in_memory))
 
-    def _set_policy(self, event: SetPolicy) -> None:
+    def _set_policy(self, event: SetDelivery) -> None:
         before = self.policies.of(event.group)
         policy = self.policies.change(event.group, event.quality, event.senders, event.kept, self._reach, self.server)
         if policy.kept is not before.kept:

@@ -16,7 +16,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from delivery.model.policy import Policy
+from delivery.model.policy import DeliveryPolicy
 from delivery.model.words import Kept, MessageContent, Position, Quality
 from namegraph import NO_ORIGIN, NodeId, Origin, Refusal, ServerId, TargetSet
 
@@ -226,19 +226,20 @@ class DropDeadLetters:
 
 
 @dataclass(frozen=True, slots=True)
-class SetPolicy:
+class SetDelivery:
     """Change the policy of a group of this server. A field that is None stays. Answered with `PolicySet`."""
 
     ticket: int
     group: NodeId
     quality: Quality | None = None
     senders: str | None = None
-    """Senders, as in `Policy`. The shell has asked the home of a group of another server whether that group exists."""
+    """Senders, as in `DeliveryPolicy`. The shell has asked the home of a group of another server whether that group
+    exists."""
     kept: Kept | None = None
     origin: Origin = NO_ORIGIN
 
 
-OwnRequest = QueueMessage | OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDeadLetters | SetPolicy
+OwnRequest = QueueMessage | OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDeadLetters | SetDelivery
 """Requests with an answer, each of which is a step of its own."""
 
 Request = Send | OwnRequest
@@ -369,7 +370,7 @@ class PolicySet:
     """The policy of a group from now on."""
 
     ticket: int
-    policy: Policy
+    policy: DeliveryPolicy
 
 
 @dataclass(frozen=True, slots=True)

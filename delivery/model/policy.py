@@ -36,14 +36,14 @@ from namegraph import (
 
 ANYONE: Final = "anyone"
 MEMBERS: Final = "members"
-"""Keywords of `Policy.senders`. No group id equals one: ids have an `@`."""
+"""Keywords of `DeliveryPolicy.senders`. No group id equals one: ids have an `@`."""
 
 _FREED = NodeId("@")
 """Placeholder in a row of the graph: the name that its number stood for is not known any more."""
 
 
-class Policy(Struct, frozen=True, array_like=True):
-    """Policy of one group."""
+class DeliveryPolicy(Struct, frozen=True, array_like=True):
+    """Policy of deliveries to one group."""
 
     quality: Quality = Quality.FIFO
     """Highest quality of a message to the group, and the default quality."""
@@ -62,16 +62,16 @@ class Policy(Struct, frozen=True, array_like=True):
         return group if self.senders == MEMBERS else NodeId(self.senders)
 
 
-DEFAULT: Final = Policy()
+DEFAULT: Final = DeliveryPolicy()
 
 
 class Policies:
     """Policies of all groups of this server."""
 
     def __init__(self, durable: DurableState) -> None:
-        self._rows = DurableMap(durable, "policy", NODES, packed(Policy))
+        self._rows = DurableMap(durable, "policy", NODES, packed(DeliveryPolicy))
 
-    def of(self, group: NodeId) -> Policy:
+    def of(self, group: NodeId) -> DeliveryPolicy:
         """Return the policy of a group, or the default for any other target."""
         return self._rows.get(group, DEFAULT)
 
@@ -103,12 +103,12 @@ class Policies:
         kept: Kept | None,
         reach: Reach,
         server: ServerId,
-    ) -> Policy:
+    ) -> DeliveryPolicy:
         """Change the policy of a group and return the new policy. A field that is None stays. Raises `RefusedError`."""
         if reach.home_of(group) not in (None, server):
             raise refuse(Reason.INVALID_REQUEST, f"{group} is not at home at the server {server}")
         before = self.of(group)
-        policy = Policy(
+        policy = DeliveryPolicy(
             before.quality if quality is None else quality,
             before.senders if senders is None else senders,
             before.kept if kept is None else kept,

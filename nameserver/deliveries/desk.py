@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from delivery.mailboxes.gateways import Recipients
 from delivery.model.events import Answer, DeliveryRefused, Notice, OwnRequest, Send, SendAll, Settled
-from delivery.model.policy import Policy
+from delivery.model.policy import DeliveryPolicy
 from delivery.origin.dead_letters import UndeliveredParcel
 from delivery.origin.queue import Due
 from delivery.server import Server
@@ -185,7 +185,7 @@ class Desk:
         """
         return self._core.delivery.queue.due(subnet, at=self._core.delivery.running.seconds, but=but)
 
-    def policy_of(self, name: NodeId) -> Policy:
+    def policy_of(self, name: NodeId) -> DeliveryPolicy:
         """Return the policy of a group of this server. The default for any other name."""
         return self._core.delivery.policies.of(name)
 

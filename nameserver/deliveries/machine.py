@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from delivery.mailboxes.gateways import Recipients
 from delivery.model.events import Answer, Notice, OwnRequest, Send, Settled
-from delivery.model.policy import Policy
+from delivery.model.policy import DeliveryPolicy
 from delivery.model.words import Position
 from delivery.origin.dead_letters import UndeliveredParcel
 from delivery.origin.queue import Due
@@ -119,7 +119,7 @@ class DeliveryMachine(Protocol):
         `but`.
         """
 
-    def policy_of(self, name: NodeId) -> Policy:
+    def policy_of(self, name: NodeId) -> DeliveryPolicy:
         """Return the policy of a group of this server. The default for any other name."""
 
     def rate_objection(self, sender: str) -> Refusal | None:

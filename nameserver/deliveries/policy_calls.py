@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from delivery.model.events import DeliveryRefused, PolicySet, SetPolicy
-from delivery.model.policy import ANYONE, MEMBERS, Policy
+from delivery.model.events import DeliveryRefused, PolicySet, SetDelivery
+from delivery.model.policy import ANYONE, MEMBERS, DeliveryPolicy
 from namegraph import NodeId, Reason, RefusedError, group_not_found, refuse
 from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context
@@ -54,7 +54,7 @@ class PolicyCalls:
             await self._require_elsewhere(NodeId(senders), context)
         machine = self._machine
         origin = origin_of(server=self._routing.server)
-        policy = SetPolicy(machine.new_ticket(), group, quality, senders, kept, origin)
+        policy = SetDelivery(machine.new_ticket(), group, quality, senders, kept, origin)
         answer = await machine.carry_out_delivery(policy)
         if isinstance(answer, DeliveryRefused):
             raise RefusedError(answer.refusal)
@@ -94,6 +94,6 @@ class PolicyCalls:
             await self._forwarder.ask(await routing.home_of(group), GET_PATH, request, seconds=part_seconds(context))
 
 
-def _told(group: NodeId, policy: Policy) -> wire.Delivery:
+def _told(group: NodeId, policy: DeliveryPolicy) -> wire.Delivery:
     quality, kept = message_wire.TOLD_QUALITIES[policy.quality], message_wire.WIRE_OF_KEPT[policy.kept]
     return wire.Delivery(group=group, quality=quality, senders=policy.senders, kept=kept)

@@ -18,7 +18,7 @@ from typing import Final
 
 import grpc
 
-from delivery.model.policy import Policy
+from delivery.model.policy import DeliveryPolicy
 from delivery.model.words import TARGETS_LIMIT, target_not_found
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, TargetSet, refuse
 from nameserver.calls.adapters import Context, Method
@@ -41,7 +41,7 @@ class WhoMaySend:
     def __init__(
         self,
         *,
-        policy_of: Callable[[NodeId], Policy],
+        policy_of: Callable[[NodeId], DeliveryPolicy],
         routing: Routing,
         forwarder: Forwarder,
         check: Method[CheckRequest],

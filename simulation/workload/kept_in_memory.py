@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from delivery.model.events import SetPolicy
+from delivery.model.events import SetDelivery
 from delivery.model.words import Kept
 from delivery.server import Server
 from delivery.volatile.in_memory import Ring
@@ -60,7 +60,7 @@ class KeptInMemory:
         """Let clients choose, within `spread`, where the messages to each first target are kept."""
         for targets in sets if self._is_there else ():
             kept = Kept.MEMORY if self._chance.random() < MEMORY_SHARE else Kept.DURABLE
-            policy = SetPolicy(self._new_ticket(), targets[0].name, kept=kept)
+            policy = SetDelivery(self._new_ticket(), targets[0].name, kept=kept)
             home = ServerId(subnet_of(targets[0].name))
             self._cluster.network.put(home, policy, delay=self._chance.random() * spread)
 

@@ -1,6 +1,6 @@
 """Clients that set policies of groups, and clients that send messages without a quality.
 
-    client --SetPolicy--> home --PolicySet, durable--> it holds until it is set again, or the group is deleted
+    client --SetDelivery--> home --PolicySet, durable--> it holds until it is set again, or the group is deleted
     client --message without a quality--> home --the group takes datagrams--> a datagram, or refused and sent as one
 
 Source: docs/protocol-messages.md, "Who may send".
@@ -14,8 +14,8 @@ from random import Random
 
 from msgspec import structs
 
-from delivery.model.events import Accepted, Answer, DatagramSent, DeliveryRefused, PolicySet, Send, SetPolicy
-from delivery.model.policy import ANYONE, DEFAULT, MEMBERS, Policy
+from delivery.model.events import Accepted, Answer, DatagramSent, DeliveryRefused, PolicySet, Send, SetDelivery
+from delivery.model.policy import ANYONE, DEFAULT, MEMBERS, DeliveryPolicy
 from delivery.model.words import Kept, MessageContent, Quality
 from namegraph import NodeId, Reason, ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
@@ -39,7 +39,7 @@ class PolicySetting:
         cluster: Cluster,
         chance: Random,
         *,
-        submit: Callable[[ServerId, SetPolicy], None],
+        submit: Callable[[ServerId, SetDelivery], None],
         send: Callable[[ServerId, Send], None],
         new_ticket: Callable[[], int],
         tally: Counter[str],
@@ -48,11 +48,11 @@ class PolicySetting:
         self._cluster, self._chance, self._tally = cluster, chance, tally
         self._submit, self._send, self._new_ticket = submit, send, new_ticket
         self._is_on = chance.random() < RUNS_SHARE
-        self._asked: dict[int, tuple[NodeId, Policy]] = {}
+        self._asked: dict[int, tuple[NodeId, DeliveryPolicy]] = {}
         """Unanswered policies by ticket."""
         self._gone_since: set[int] = set()
         """Unanswered tickets whose group was deleted since. The answer may be late, and the group may exist again."""
-        self._may_hold: dict[NodeId, set[Policy]] = {}
+        self._may_hold: dict[NodeId, set[DeliveryPolicy]] = {}
         """Policies that may hold for each group: the last answered, those asked for since, and the default after a
         deletion.
         """
@@ -69,11 +69,11 @@ class PolicySetting:
             if home in self._cluster.gone:
                 continue
             if chance.random() < CHANGED_SHARE:
-                policy = Policy(chance.choice(list(Quality)), chance.choice([ANYONE, MEMBERS, group]))
+                policy = DeliveryPolicy(chance.choice(list(Quality)), chance.choice([ANYONE, MEMBERS, group]))
                 ticket = self._new_ticket()
                 self._asked[ticket] = group, policy
                 self._may_hold.setdefault(group, {DEFAULT}).add(policy)
-                self._submit(home, SetPolicy(ticket, group, policy.quality, policy.senders))
+                self._submit(home, SetDelivery(ticket, group, policy.quality, policy.senders))
             for _ in range(chance.randint(0, SENT_AT_MOST)):
                 ticket = self._new_ticket()
                 request_id = f"sent {ticket}" if chance.random() < 0.5 else ""
@@ -146,6 +146,6 @@ class PolicySetting:
                     raise InvariantViolatedError(f"policy: {holds} holds for {group}, and one of {policies} was said")
 
 
-def _said(policy: Policy) -> Policy:
+def _said(policy: DeliveryPolicy) -> DeliveryPolicy:
     """Return the part of a policy that this module sets. Another client chooses where messages are kept."""
     return structs.replace(policy, kept=Kept.DURABLE)

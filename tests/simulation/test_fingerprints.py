@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from pyroaring import BitMap
 
-from delivery.model.policy import Policy
+from delivery.model.policy import DeliveryPolicy
 from delivery.model.words import Quality
 from delivery.server import ServerEffects
 from namegraph import Committed, Lane, PeerLetter, Records, ServerId
@@ -75,7 +75,7 @@ def test_equal_values_have_one_form_whatever_they_look_like_inside(one, other):
         (b"a", "a"),
         ([], {}),
         (BitMap([1]), [1]),
-        (Policy(), Policy(quality=Quality.DATAGRAM)),
+        (DeliveryPolicy(), DeliveryPolicy(quality=Quality.DATAGRAM)),
         ("\ud800", "?"),
     ],
 )

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from delivery.model.events import PolicySet
-from delivery.model.policy import Policy
+from delivery.model.policy import DeliveryPolicy
 from delivery.model.words import target_set
 from namegraph.model.operations import CreateGroup, DeleteGroup
 from simulation.oracle.violation import InvariantViolatedError
@@ -51,7 +51,7 @@ def asked(scene):
 
 def answer(scene, asked):
     (event,) = scene.submitted
-    asked.answered(A, PolicySet(TICKET, Policy(event.quality, event.senders)))
+    asked.answered(A, PolicySet(TICKET, DeliveryPolicy(event.quality, event.senders)))
 
 
 def test_a_policy_that_was_answered_for_and_does_not_hold_is_found(scene, asked):

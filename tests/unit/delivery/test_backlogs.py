@@ -2,7 +2,7 @@
 
 import pytest
 
-from delivery.model.events import Accepted, DeliveryRefused, SetPolicy, Settled
+from delivery.model.events import Accepted, DeliveryRefused, SetDelivery, Settled
 from delivery.model.words import Kept
 from delivery.origin.backlogs import PARCEL_BYTES, STUCK_SECONDS
 from namegraph import NodeId, Reason, ServerId
@@ -31,7 +31,7 @@ def servers(request):
         found.listen(f"{group.partition('@')[0]}@{server}")
     found.join(DEEP, BELOW)
     for group in (ALL, NEAR, LOCAL, DEEP):
-        found.step(A, SetPolicy(found.ticket(), NodeId(group), kept=request.param))
+        found.step(A, SetDelivery(found.ticket(), NodeId(group), kept=request.param))
     found.kept = request.param
     for origin in origins(found):
         origin.backlogs.limit_bytes = LIMIT
@@ -94,7 +94,7 @@ def fresh(servers):
     servers.create(*FRESH)
     for group in FRESH:
         servers.join(group, BELOW)
-        servers.step(A, SetPolicy(servers.ticket(), NodeId(group), kept=servers.kept))
+        servers.step(A, SetDelivery(servers.ticket(), NodeId(group), kept=servers.kept))
     for origin in origins(servers):
         origin.backlogs.overshoot_limit_bytes = OVERSHOOT
     return servers

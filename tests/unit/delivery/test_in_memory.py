@@ -9,7 +9,7 @@ from delivery.model.events import (
     DatagramCame,
     DeliveryRefused,
     SendAll,
-    SetPolicy,
+    SetDelivery,
     Settled,
     Subscribe,
 )
@@ -41,7 +41,7 @@ def servers():
 
 
 def keep(servers, kept, group=STAFF):
-    servers.step(ServerId("a"), SetPolicy(servers.ticket(), NodeId(group), kept=kept))
+    servers.step(ServerId("a"), SetDelivery(servers.ticket(), NodeId(group), kept=kept))
 
 
 def send(servers, payload=b"hello", **more):

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from delivery.model.events import Accepted, DeliveryRefused, SendAll, SetPolicy
+from delivery.model.events import Accepted, DeliveryRefused, SendAll, SetDelivery
 from delivery.model.mail_stamps import MAIL_STAMP, STAMPED_LIMIT
 from delivery.model.words import Kept, Quality
 from namegraph import NodeId, PeerFault, Reason, ServerId
@@ -103,7 +103,7 @@ def test_a_forged_stamp_is_a_fault_and_reaches_no_listener(kept, quality):
     servers.create(STAFF)
     servers.join(STAFF, BOB)
     servers.listen(BOB)
-    servers.step(A, SetPolicy(servers.ticket(), NodeId(STAFF), kept=kept))
+    servers.step(A, SetDelivery(servers.ticket(), NodeId(STAFF), kept=kept))
     sent(servers, "a.x", quality=quality)
     servers.run()
     assert servers.servers[B].delivery.post.faults == {(A, PeerFault.NOT_ITS_MAIL): 1}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from delivery.model.events import Accepted, DatagramSent, DeliveryRefused, PolicySet, SetPolicy
-from delivery.model.policy import ANYONE, DEFAULT, MEMBERS, Policy
+from delivery.model.events import Accepted, DatagramSent, DeliveryRefused, PolicySet, SetDelivery
+from delivery.model.policy import ANYONE, DEFAULT, MEMBERS, DeliveryPolicy
 from delivery.model.words import Quality
 from namegraph import DeleteGroup, NodeId, Reason, Refusal, ServerId
 from tests.unit.delivery.servers import Servers
@@ -21,7 +21,7 @@ def servers():
 
 def set_policy(servers, group=STAFF, server=A, **more):
     ticket = servers.ticket()
-    servers.step(server, SetPolicy(ticket, group, **more))
+    servers.step(server, SetDelivery(ticket, group, **more))
     (answer,) = servers.answers[ticket]
     return answer
 
@@ -35,12 +35,12 @@ def rows(servers):
 
 
 def test_a_group_has_the_default_until_something_else_is_laid_down(servers):
-    assert policy(servers) == DEFAULT == Policy(Quality.FIFO, ANYONE)
+    assert policy(servers) == DEFAULT == DeliveryPolicy(Quality.FIFO, ANYONE)
     answer = set_policy(servers, senders=MEMBERS)
-    assert isinstance(answer, PolicySet) and answer.policy == policy(servers) == Policy(senders=MEMBERS)
+    assert isinstance(answer, PolicySet) and answer.policy == policy(servers) == DeliveryPolicy(senders=MEMBERS)
     assert policy(servers).senders_of(STAFF) == STAFF
     # What is not said stays.
-    assert set_policy(servers, quality=Quality.FIFO).policy == Policy(senders=MEMBERS)
+    assert set_policy(servers, quality=Quality.FIFO).policy == DeliveryPolicy(senders=MEMBERS)
     set_policy(servers, senders=LAB)
     assert policy(servers).senders_of(STAFF) == LAB
     assert policy(servers, NodeId("other@a.x")) == DEFAULT
@@ -49,7 +49,7 @@ def test_a_group_has_the_default_until_something_else_is_laid_down(servers):
 def test_a_policy_is_durable_and_one_that_is_the_default_takes_no_row(servers):
     set_policy(servers, senders=LAB)
     servers.restart(A)
-    assert policy(servers) == Policy(senders=LAB)
+    assert policy(servers) == DeliveryPolicy(senders=LAB)
     assert rows(servers) == {STAFF}
     set_policy(servers, senders=ANYONE)
     assert rows(servers) == set()

@@ -5,7 +5,7 @@ from msgspec import structs
 from pyroaring import BitMap
 
 from delivery.arrival.recipient_claims import RecipientClaims, hash_of
-from delivery.model.events import CloseMailbox, DropDeadLetters, ReplayDeadLetters, SetPolicy, Settled
+from delivery.model.events import CloseMailbox, DropDeadLetters, ReplayDeadLetters, SetDelivery, Settled
 from delivery.model.words import Kept
 from delivery.origin.origin import MessageOrigin
 from delivery.wire.posts import Claims, Confirm, Elsewhere, NotAPostError, decode, decode_stored, encode
@@ -193,7 +193,7 @@ def test_servers_of_before_serve_whom_they_have(servers, monkeypatch):
 
 
 def test_what_is_kept_in_memory_comes_to_one_server_too(servers):
-    servers.step(A, SetPolicy(servers.ticket(), NodeId(TOP), kept=Kept.MEMORY))
+    servers.step(A, SetDelivery(servers.ticket(), NodeId(TOP), kept=Kept.MEMORY))
     for payload in (b"1", b"2"):
         servers.step(A, servers.new_send(TOP, payload=payload))
         servers.run()

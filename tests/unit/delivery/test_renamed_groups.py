@@ -2,7 +2,7 @@
 
 import pytest
 
-from delivery.model.events import Accepted, Acknowledge, DeliveryRefused, SetPolicy, Settled
+from delivery.model.events import Accepted, Acknowledge, DeliveryRefused, SetDelivery, Settled
 from delivery.model.policy import DEFAULT
 from delivery.model.words import Kept, Position
 from namegraph import (
@@ -44,7 +44,7 @@ def rename(servers, old=STAFF, new=CREW):
 
 
 def set_policy(servers, group, server=A, **more):
-    servers.step(server, SetPolicy(servers.ticket(), group, **more))
+    servers.step(server, SetDelivery(servers.ticket(), group, **more))
 
 
 def policy(servers, group, server=A):
