@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from namegraph.model.operations import LeaveEverywhere as LeaveEverywhere
     from namegraph.model.operations import Operation as Operation
     from namegraph.model.operations import RenameGroups as RenameGroups
+    from namegraph.model.operations import SetPolicy as SetPolicy
     from namegraph.model.operations import TakeOver as TakeOver
     from namegraph.model.outcomes import Committed as Committed
     from namegraph.model.outcomes import EffectKind as EffectKind
@@ -160,6 +161,7 @@ if TYPE_CHECKING:
     from namegraph.model.target_sets import only as only
     from namegraph.queries import CoreQueries as CoreQueries
     from namegraph.replication.ancestry_store import AncestryStore as AncestryStore
+    from namegraph.rights.callers import CallerFacts as CallerFacts
     from namegraph.rights.judge import Decision as Decision
     from namegraph.rights.judge import judge as judge
     from namegraph.rights.judge import judge_parent as judge_parent
@@ -217,6 +219,7 @@ if TYPE_CHECKING:
     from namegraph.update.causal_reads import Wait as Wait
     from namegraph.wire.message_parts import ArcId as ArcId
     from namegraph.wire.message_parts import UpdateId as UpdateId
+    from namegraph.wire.update_messages import OrderFor as OrderFor
 
 _PUBLIC_NAMES = {
     # One server's core, and the questions that may be asked between two steps.
@@ -272,6 +275,7 @@ _PUBLIC_NAMES = {
         "LeaveEverywhere",
         "Operation",
         "RenameGroups",
+        "SetPolicy",
         "TakeOver",
     ),
     "namegraph.model.outcomes": (
@@ -460,6 +464,8 @@ _PUBLIC_NAMES = {
     ),
     "namegraph.rights.server_policies": ("parse_server_policy",),
     "namegraph.rights.subjects": ("InvalidPolicyError",),
+    "namegraph.rights.callers": ("CallerFacts",),
+    "namegraph.wire.update_messages": ("OrderFor",),
     # Remaining names.
     "namegraph.model.peer_faults": ("PeerFault",),
     "namegraph.state.uncertainty": ("Uncertainty",),

@@ -57,16 +57,19 @@ from namegraph.graph.virtual_node_changes import compute_topology
 from namegraph.model.audit_chain import ALLOWED, Checkpoint, Fact
 from namegraph.model.changes import NO_ORIGIN, Origin
 from namegraph.model.names import NodeId, ServerId, Subnet
-from namegraph.model.operations import Composite, JoinArc, LeaveArc, Operation
+from namegraph.model.operations import Composite, JoinArc, LeaveArc, Operation, SetPolicy
 from namegraph.model.outcomes import Committed, ImportCounts, Outcome
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.peer_faults import PeerFault
+from namegraph.model.policies import ServerPolicy
 from namegraph.model.priorities import Priority, parse_revision, revision_of
 from namegraph.model.refusals import Reason, Refusal, RefusedError, refuse
 from namegraph.model.rows import NodeKind, Records, RequestId, StoredState
 from namegraph.model.slices import at_once
 from namegraph.queries import CoreQueries
 from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.rights.callers import CallerFacts
+from namegraph.rights.principals import ANONYMOUS, OPERATOR
 from namegraph.snapshot.consistent_cut import MarkersPending
 from namegraph.state.checkpoints import Checkpoints, Heard
 from namegraph.state.context import NEVER, ServerContext
@@ -99,6 +102,14 @@ from namegraph.update.locality import (
     not_for_this_server,
     require_kinds_of_waiting,
 )
+from namegraph.update.operation_rights import (
+    RIGHTS_REASONS,
+    OperationRights,
+    Replacements,
+    new_policies,
+    replacements_of,
+    require_rights,
+)
 from namegraph.update.order_queue import Entries
 from namegraph.update.participant import Participant
 from namegraph.update.recorded_changes import changes_of_delta
@@ -108,6 +119,7 @@ from namegraph.verify.leaps import Leaps
 from namegraph.verify.peer_rules import PeerRules
 from namegraph.views.view_change import ViewChange
 from namegraph.wire.codec import Message, NotAMessageError, counts_in_view, decode_in_view, encode
+from namegraph.wire.message_parts import CallerWord
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -116,6 +128,7 @@ from namegraph.wire.update_messages import (
     Final,
     Holding,
     Order,
+    OrderFor,
     Ready,
     Refuse,
     TakeCut,
@@ -232,6 +245,13 @@ class ServerCore(CoreQueries):
     def keep_changes(self, size_bytes: int) -> None:
         """Set the size of the rows of the audit log that are kept."""
         self._context.change_log.kept_bytes = size_bytes
+
+    def protect(self, policy: ServerPolicy | None) -> None:
+        """Judge the callers of all updates from now on, by this policy of the server and the policies of groups.
+
+        None: every caller may do everything. Call between two steps.
+        """
+        self._context.server_policy = policy
 
     def limit_absences(self, seconds: float | None) -> None:
         """Set the absence in seconds after which no tombstones are kept for a server. None: they are kept for ever."""
@@ -386,18 +406,18 @@ class ServerCore(CoreQueries):
         if command.deadline is not None and now > command.deadline:
             raise _deadline_passed()
         if isinstance(command, SetDetails):
-            set_outcome = set_details(self._context, command, revision=self.revision)
+            set_outcome = set_details(self._context, self.records, command, revision=self.revision)
             if isinstance(set_outcome, Committed):
                 facts: dict[str, Fact] = {"groups": len(command.changes), "first": min(command.changes, default="")}
                 self.note_event("details_set", facts, command.origin, decision=ALLOWED)
-            if not _left_no_trace(set_outcome):
+            if not self._left_no_trace(set_outcome):
                 self._outcomes.remember(command.request_id, digest, set_outcome, records)
             return Reply(command.ticket, set_outcome)
         if isinstance(command, UpdateCommand) and command.composite is not None:
             try:
                 command = replace(command, operations=self._expanded(command.composite, command.elsewhere))
             except RefusedError as error:
-                if not _left_no_trace(error.refusal):
+                if not self._left_no_trace(error.refusal):
                     self._outcomes.remember(command.request_id, digest, error.refusal, records)
                 return Reply(command.ticket, error.refusal)
             if not command.operations:
@@ -407,16 +427,43 @@ class ServerCore(CoreQueries):
         if not self._context.is_alone and not self._concerns_this_server_alone(command):
             self._coordinator.require_room()
             plan = _plan_of(command, self._context)
+            self._require_rights(command)
             update_id = self._coordinator.start(plan, request_id=command.request_id, deadline=command.deadline)
             asked = PendingRequest(command.request_id, digest, [command.ticket], details=details_given(command))
             self._requests.begin(update_id, asked)
             return None
         outcome = self._execute(command, records)
-        if _left_no_trace(outcome):
+        if self._left_no_trace(outcome):
             return Reply(command.ticket, outcome)
         keep_details(self._context, details_given(command), outcome)
         self._outcomes.remember(command.request_id, digest, outcome, records)
         return Reply(command.ticket, outcome, self._place_of(outcome))
+
+    def _require_rights(self, command: UpdateCommand | ImportCommand) -> None:
+        """Refuse an update that this server would refuse for the rights of its caller, before it locks anything."""
+        caller = _caller_of(command, self._context)
+        if caller is None:
+            return
+        operations: Iterable[Operation]
+        replacements: Replacements = ()
+        size = 1
+        if isinstance(command, ImportCommand):
+            operations = (each for _, each in ImportOperations(self._context, command))
+        else:
+            operations, replacements = command.operations, replacements_of(command.composite)
+            size = 1 if command.composite is not None else len(operations)
+        require_rights(self._context, self.records, caller, operations, size=size, replacements=replacements)
+
+    def _left_no_trace(self, outcome: Outcome) -> bool:
+        """Return True if a repeated request tries again: the cause was a deadline, a server, or a right.
+
+        A group that the caller may not view is missing for that caller. Refusals for hidden and for missing groups are
+        forgotten alike.
+        """
+        if not isinstance(outcome, Refusal):
+            return False
+        is_hidden = outcome.reason is Reason.GROUP_NOT_FOUND and self._context.server_policy is not None
+        return is_hidden or outcome.reason in _NO_TRACE
 
     def _expanded(self, composite: Composite, elsewhere: Iterable[NodeId]) -> tuple[Operation, ...]:
         """Return the operations of a composite command. Raises `RefusedError` if another server must be asked."""
@@ -453,7 +500,12 @@ class ServerCore(CoreQueries):
         """Return True if an update begins with an arc whose child lives here and that its parent's home cannot know."""
         context = self._context
         first = marked(context, command.operations[0]) if isinstance(command, UpdateCommand) else None
-        return isinstance(first, JoinArc | LeaveArc) and authority_over(context, first).begins_here
+        if not isinstance(first, JoinArc | LeaveArc):
+            return False
+        says = authority_over(context, first)
+        # The home of the child may end an arc, too. Its word counts at the home of the parent.
+        is_ended_below = isinstance(first, LeaveArc) and says.is_child_here and context.server_policy is not None
+        return says.begins_here or is_ended_below
 
     def _read(self, command: ReadCommand, now: float, effects: Effects) -> None:
         group = command.group
@@ -499,7 +551,7 @@ class ServerCore(CoreQueries):
             effects.replies.append(Reply(command.ticket, Committed(self.revision)))
             return
         steps = tuple((1, marked(context, LeaveArc(*arc, if_needed=True))) for arc in arcs)
-        plan = Plan(steps, 1, without=server)
+        plan = Plan(steps, 1, without=server, caller=None if context.server_policy is None else _OPERATOR_FACTS)
         update_id = self._coordinator.start(plan, request_id=RequestId(""), deadline=command.deadline)
         self._requests.begin(update_id, PendingRequest(own_request("retire", update_id), "", [command.ticket]))
 
@@ -625,7 +677,7 @@ class ServerCore(CoreQueries):
             case Ended(update_id, outcome, place):
                 asked = requests.ended(update_id, outcome, place)
                 keep_details(self._context, asked.details, outcome)
-                if asked.digest and not _left_no_trace(outcome):
+                if asked.digest and not self._left_no_trace(outcome):
                     outcomes.remember(asked.request_id, asked.digest, outcome, records)
             case Over(update_id):
                 if event.effects:
@@ -663,6 +715,8 @@ class ServerCore(CoreQueries):
         match message:
             case Order():
                 self._participant.order(message)
+            case OrderFor(order, word):
+                self._participant.order(order, word)
             case Vote():
                 self._coordinator.vote(sender, message)
             case Final():
@@ -716,9 +770,12 @@ class ServerCore(CoreQueries):
         final_priority = Priority(self._context.counter + 1, self.server)
         renames = () if isinstance(command, ImportCommand) else renames_in(command.composite, command.operations)
         self._context.note_renames(renames)
+        created = []
         for node, kind in changes.kinds.items():
             if NodeKind.GROUP in (kind, graph.kind(node)):
                 self._context.note_group(graph.ids[node], final_priority, is_present=kind is NodeKind.GROUP)
+                if kind is NodeKind.GROUP:
+                    created.append(graph.ids[node])
         self._context.change_log.note(final_priority, self.server, command.origin, changes_of_delta(graph, changes))
         topology = compute_topology(graph, self.ancestors, changes, final_priority=final_priority)
         written, effects = commit(
@@ -731,6 +788,7 @@ class ServerCore(CoreQueries):
             reports_control=isinstance(command, UpdateCommand) and command.reports_control,
         )
         self._context.counter = final_priority.counter
+        self._set_policies(command, created, renames)
         self.records.all_recorded()
         records.extend(written)
         revision = revision_of(final_priority, coordinator=self.server)
@@ -745,11 +803,28 @@ class ServerCore(CoreQueries):
     def _collect(self, command: UpdateCommand | ImportCommand) -> GraphDelta:
         match command:
             case UpdateCommand():
-                operations = command.operations
+                operations, caller = command.operations, _caller_of(command, self._context)
+                rights = None
+                if caller is not None:
+                    word = CallerWord(caller.principal, caller.groups, (), replacements_of(command.composite))
+                    rights = OperationRights(self._context, self.records, word, coordinator=self.server)
                 size = 1 if command.composite is not None else len(operations)
-                return OperationCollector(self._context).collect(list(enumerate(operations, start=1)), size=size)
+                collector = OperationCollector(self._context, rights=rights)
+                return collector.collect(list(enumerate(operations, start=1)), size=size)
             case ImportCommand():
+                self._require_rights(command)
                 return collect_import(self._context, command)
+
+    def _set_policies(
+        self, command: UpdateCommand | ImportCommand, created: list[NodeId], renames: Replacements
+    ) -> None:
+        """Set the policies of the groups that an update of this server alone creates, or names."""
+        caller = _caller_of(command, self._context)
+        operations = () if isinstance(command, ImportCommand) else command.operations
+        if caller is not None or any(isinstance(each, SetPolicy) for each in operations):
+            new = new_policies(self._context, operations, created, maker=caller, renames=renames)
+            for group, policy in new.items():
+                self._context.policies.set(group, policy)
 
 
 def _plan_of(command: UpdateCommand | ImportCommand, context: ServerContext) -> Plan:
@@ -766,15 +841,25 @@ def _plan_of(command: UpdateCommand | ImportCommand, context: ServerContext) -> 
                 origin=command.origin,
                 composite=command.composite,
                 elsewhere=command.elsewhere,
+                caller=_caller_of(command, context),
             )
         case ImportCommand():
             # For its caller, an import is one operation.
-            return Plan(ImportOperations(context, command), 1, is_import=True, origin=command.origin)
+            operations_of = ImportOperations(context, command)
+            return Plan(operations_of, 1, is_import=True, origin=command.origin, caller=_caller_of(command, context))
 
 
-def _left_no_trace(outcome: Outcome) -> bool:
-    """Return True if an update was given up because of a deadline or a server. A repeated request tries again."""
-    return isinstance(outcome, Refusal) and outcome.reason in (Reason.DEADLINE_EXCEEDED, Reason.UNAVAILABLE)
+def _caller_of(command: UpdateCommand | ImportCommand, context: ServerContext) -> CallerFacts | None:
+    """Return the caller of a command. None if this server judges no callers."""
+    if context.server_policy is None:
+        return None
+    return command.caller or CallerFacts(ANONYMOUS)
+
+
+_NO_TRACE = frozenset([Reason.DEADLINE_EXCEEDED, Reason.UNAVAILABLE, *RIGHTS_REASONS])
+"""Reasons of refusals that are not remembered by request id."""
+
+_OPERATOR_FACTS = CallerFacts(OPERATOR)
 
 
 def _deadline_passed() -> RefusedError:

@@ -16,6 +16,7 @@ from namegraph.model.outcomes import Outcome
 from namegraph.model.priorities import Priority
 from namegraph.model.protocol_versions import PROTOCOL_VERSION
 from namegraph.model.rows import Records, RequestId
+from namegraph.rights.callers import CallerFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class UpdateCommand:
     """Groups at other servers that a foreign process leaves (`LeaveEverywhere`)."""
     details: Mapping[NodeId, GroupDetails] = field(default_factory=dict)
     """Details of groups of this server that the update creates. They are kept in the step that decides the update."""
+    caller: CallerFacts | None = None
+    """Caller of the client's call. None for an anonymous one. A server without a policy of its own ignores it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class ImportCommand:
     groups: Sequence[int]
     deadline: float | None = None
     origin: Origin = NO_ORIGIN
+    caller: CallerFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class SetDetails:
     if_none: bool = False
     """True if only groups without details are changed. Groups that do not exist are then left out, too."""
     origin: Origin = NO_ORIGIN
+    caller: CallerFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)

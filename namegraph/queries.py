@@ -13,12 +13,14 @@ from namegraph.model.group_details import NO_DETAILS, GroupDetails
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import JoinArc, LeaveArc
 from namegraph.model.ownership import OwnershipTable
+from namegraph.model.policies import Policy, ServerPolicy
 from namegraph.model.priorities import Revision
 from namegraph.model.refusals import RefusedError
 from namegraph.model.rows import NodeIndex, RequestId
 from namegraph.model.slices import Slices, at_once
 from namegraph.reconcile.suspended_arcs import SuspendedArcs, suspended_arcs, suspended_with_subnet
 from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.rights.callers import CallerFacts
 from namegraph.snapshot.reader import SnapshotReading
 from namegraph.state.context import ServerContext
 from namegraph.state.incarnations import Incarnations
@@ -27,6 +29,7 @@ from namegraph.state.request_log import RequestLog
 from namegraph.state.uncertainty import Uncertainty, is_certain
 from namegraph.update.admission import no_group_here
 from namegraph.update.arc_authority import End, authority_over, marked
+from namegraph.update.caller_rights import CallerRights, groups_to_tell
 from namegraph.update.causal_reads import Wait, waits_for
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.forgetting import Forgetting
@@ -301,6 +304,24 @@ class CoreQueries:
     def details_of(self, group: NodeId) -> GroupDetails:
         """Return the details of a group of this server."""
         return self._context.details.get(group, NO_DETAILS)
+
+    def policy_of(self, group: NodeId) -> Policy | None:
+        """Return the policy of a group of this server. None for a group without one, which is open."""
+        return self._context.policies.of(group)
+
+    @property
+    def server_policy(self) -> ServerPolicy | None:
+        """Policy of this server and its subnets. None if every caller may do everything."""
+        return self._context.server_policy
+
+    def rights_of(self, facts: CallerFacts) -> CallerRights:
+        """Return the rights of a caller at this server, for one answer."""
+        return CallerRights(self._context, self.records, facts)
+
+    def groups_told_of(self, principal: NodeId, server: ServerId) -> tuple[NodeId, ...]:
+        """Return the groups of this server that contain a principal of this server and are in a group of another one,
+        sorted."""
+        return groups_to_tell(self._context, self.records, principal, server)
 
     def arcs_judged_elsewhere(self, group: NodeIndex) -> dict[ServerId, list[ArcId]]:
         """Return the normal arcs from a group of this server whose blocked originators other servers compute.

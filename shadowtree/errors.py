@@ -101,6 +101,12 @@ class PermissionDenied(ShadowtreeError):
     reason = "PERMISSION_DENIED"
 
 
+class ConsentNeeded(ShadowtreeError):
+    """The other side of a join must agree: an admin of the group to be nested, or the person."""
+
+    reason = "CONSENT_NEEDED"
+
+
 class Unavailable(ShadowtreeError):
     """A required server cannot be reached; nothing was changed."""
 

@@ -7,7 +7,10 @@ from namegraph.events import PeerLost, PeerMessage, PeerMet, ReadCommand, Tick, 
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.peer_faults import PeerFault
+from namegraph.model.policies import Preset, Principal, ServerPolicy
 from namegraph.model.rows import RequestId
+from namegraph.rights.callers import CallerFacts
+from namegraph.rights.principals import OPERATOR
 from namegraph.wire.codec import decode_in_view, encode
 from namegraph.wire.update_messages import Commit, Final, Order, Ready, Vote
 from namegraph.wire.view_messages import Install, Propose
@@ -23,6 +26,10 @@ STEPS = 60
 NUMBERS_STORED_BELOW = 2**63
 
 
+PROTECTED_SHARE = 0.5
+"""Share of scenes in which the servers judge callers."""
+
+
 class Scene:
     """Two cores, and what each has made durable."""
 
@@ -33,6 +40,11 @@ class Scene:
         self.cores = {server: _started(server, self.disks[server]) for server in (HERE, OTHER)}
         self.pending = {(HERE, OTHER): [], (OTHER, HERE): []}
         self.tickets = 0
+        self.policy = None
+        if self.chance.random() < PROTECTED_SHARE:
+            self.policy = ServerPolicy(default_preset=self.chance.choice(list(Preset)))
+        for core in self.cores.values():
+            core.protect(self.policy)
         for server in (HERE, OTHER):
             for other in SERVERS:
                 if other != server:
@@ -56,7 +68,8 @@ class Scene:
 
     def ask(self, server, *operations):
         self.tickets += 1
-        self.step(server, UpdateCommand(self.tickets, RequestId(f"r{self.tickets}"), operations))
+        caller = CallerFacts(Principal(self.chance.choice([OPERATOR, OPERATOR, *PEOPLE])))
+        self.step(server, UpdateCommand(self.tickets, RequestId(f"r{self.tickets}"), operations, caller=caller))
 
     def live(self):
         for _ in range(STEPS):
@@ -144,6 +157,7 @@ class Scene:
         """Go on from what is durable, as after a crash."""
         faults = self.cores[server].channels.faults
         self.cores[server] = _started(server, self.disks[server])
+        self.cores[server].protect(self.policy)
         self.cores[server].channels.faults.update(faults)
         self.step(server, Tick())
         for other in SERVERS:

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from namegraph.model.names import NodeId, ServerId
+from namegraph.model.policies import Principal, Subject
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import RequestId
 from namegraph.wire.codec import Message, decode_outcome, encode, encode_outcome
@@ -28,6 +29,10 @@ ILLEGAL_NAMES = ["", "no sign", "@@", "two@signs@x", "@a.x", "g@", "g@A.X", "\0@
 BEYOND = [-1, 2**62 + 1, 2**63 - 1, 2**63, 2**64 - 1]
 ODD_SHARE = 0.01
 """Share of names and numbers that are invalid."""
+
+
+SUBJECTS = ["", "\0", "anyone", "members", "nobody", "subnet:a.x", "subnet:", "guest@a.x", "operator@local"]
+"""Texts of subjects and principals, valid ones and others."""
 
 
 class Letters:
@@ -57,6 +62,8 @@ class Letters:
             return chance.choice(ILLEGAL_NAMES if chance.random() < ODD_SHARE else self._names)
         if kind is ServerId:
             return ServerId(chance.choice(["", "No One", "\0"]) if chance.random() < ODD_SHARE else self._server())
+        if kind in (Subject, Principal):
+            return kind(chance.choice([*SUBJECTS, *self._names]))
         if kind is UpdateId:
             return UpdateId(self._server(), self._number(8))
         if kind is Priority:

@@ -7,6 +7,7 @@ from enum import Enum
 from msgspec import Struct
 
 from namegraph.model.names import NodeId, Subnet
+from namegraph.model.policies import Policy
 
 
 class ChildKind(Enum):
@@ -58,7 +59,16 @@ class LeaveArc(Struct, frozen=True, array_like=True, tag=True):
     is_unconfirmed: bool = False
 
 
-Operation = CreateGroup | DeleteGroup | JoinArc | LeaveArc
+class SetPolicy(Struct, frozen=True, array_like=True, tag=True):
+    """Replace the policy of a group. Only the home of the group hears of it."""
+
+    group: NodeId
+    policy: Policy
+    without_admin: bool = False
+    """True if the client knows that the policy leaves the group without an admin."""
+
+
+Operation = CreateGroup | DeleteGroup | JoinArc | LeaveArc | SetPolicy
 
 
 class LeaveEverywhere(Struct, frozen=True, array_like=True, tag=True):

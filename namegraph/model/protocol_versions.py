@@ -10,11 +10,12 @@ ignore them.
 |   | the version of an arc rises above what the home of its child tells (`Ready.told`); parts of sets of groups; |
 |   | a server that missed an outcome is told of the arcs that enter it, too |
 | 7 | fewer than 100 arcs, or ancestry records, travel one by one, not in columns (`ArcList`, `RecordList`) |
+| 8 | updates carry their caller (`OrderFor`), and policies of groups (`SetPolicy`) |
 """
 
 from __future__ import annotations
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 """Newest version that this server speaks."""
 
 OLDEST_PROTOCOL_VERSION = 5
@@ -37,6 +38,9 @@ OFFERED_ENTERING_VERSION = 6
 
 LISTS_VERSION = 7
 """First version in which servers read lists of few arcs and ancestry records."""
+
+RIGHTS_VERSION = 8
+"""First version in which servers judge the callers of updates, and keep policies of groups."""
 
 
 def agreed_version(*, oldest: int, newest: int) -> int | None:

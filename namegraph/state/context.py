@@ -18,6 +18,7 @@ from namegraph.model.moments import Table, shallow
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.peer_faults import PeerFault
+from namegraph.model.policies import ServerPolicy
 from namegraph.model.priorities import Priority
 from namegraph.model.protocol_versions import OLDEST_PROTOCOL_VERSION
 from namegraph.model.refusals import Reason, RefusedError, refuse
@@ -28,6 +29,7 @@ from namegraph.state.durable_maps import ARCS, NODES, PRESENCE, SERVERS, SUBNETS
 from namegraph.state.forgotten_arcs import ForgottenArcs
 from namegraph.state.group_versions import GroupVersions
 from namegraph.state.in_doubt import UpdatesInDoubt
+from namegraph.state.policies import PolicyRows
 from namegraph.state.renames import Renames
 from namegraph.state.view_phase import ViewPhase
 from namegraph.wire.codec import Message
@@ -55,6 +57,10 @@ NEVER = Priority(0, ServerId(""))
 class ServerContext:
     """One server's state in the protocol."""
 
+    server_policy: ServerPolicy | None = None
+    """Policy of this server and its subnets. None for a server that is not protected: every caller may do everything,
+    and policies of groups are kept without effect."""
+
     def __init__(
         self, *, server: ServerId, table: OwnershipTable, graph: NameGraph, durable: DurableState | None = None
     ) -> None:
@@ -78,9 +84,9 @@ class ServerContext:
         self.renames = Renames(durable)
         # Details of groups of this server, for the groups that have some. They are no part of the update protocol.
         self.details = DurableMap(durable, DETAILS, NODES, packed(GroupDetails))
+        self.policies = PolicyRows(durable)
+        # Subnets of other servers that an operator removed from the table. The tombstones of arcs with them are kept.
         self.removed = DurableMap(durable, REMOVED, SUBNETS, PRESENCE)
-        """Subnets of other servers that an operator removed from the table. The tombstones of arcs with them are
-        kept."""
         self.doubts = UpdatesInDoubt(durable)
         self.unilateral_leaves = DurableMap(durable, LEFT_APART, ARCS, PRESENCE)
         """Arcs that this server left by itself, until it has healed with the home of their other end. At the time of
@@ -133,6 +139,7 @@ class ServerContext:
             setattr(held, name, getattr(self, name).hold())
         held.members, held.retired = self.members.copy(), self.retired.copy()
         held.table, held.doubts, held.renames = self.table.hold(), self.doubts.hold(), self.renames.hold()
+        held.policies = self.policies.hold()
         held.graph = self.graph.hold()
         held.ancestors = self.ancestors.hold(held.graph)
         return held
@@ -141,7 +148,7 @@ class ServerContext:
         """Note that nobody reads held contexts any more."""
         for name in self._tables:
             getattr(self, name).end_moments()
-        for each in (self.doubts, self.renames, self.graph, self.ancestors):
+        for each in (self.doubts, self.renames, self.policies, self.graph, self.ancestors):
             each.end_holds()
 
     @property
@@ -264,6 +271,7 @@ class ServerContext:
         """
         if not is_present:
             self.set_details(group, NO_DETAILS)
+            self.policies.forget(group)
         if self.renames and is_present:
             self.renames.forget_used((group,))
         elif self.renames:
@@ -288,6 +296,7 @@ class ServerContext:
         for old, new in renames:
             if old in self.details:
                 self.details[new] = self.details.pop(old)
+            self.policies.rename(old, new)
 
     def send(self, to: ServerId, message: Message) -> None:
         """Send a message of the view once the step's records are durable. Servers outside the view get none."""

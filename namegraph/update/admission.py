@@ -15,16 +15,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import repeat
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import numpy as np
 
 from namegraph.events import ImportCommand
 from namegraph.graph.delta import GraphDelta
 from namegraph.model.names import NodeId, ServerId, subnet_of
-from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation, SetPolicy
 from namegraph.model.refusals import Reason, RefusedError, refuse
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind
+from namegraph.rights.presets import require_admin, require_valid
+from namegraph.rights.subjects import InvalidPolicyError, base_of
 from namegraph.state.context import ServerContext
 from namegraph.state.uncertainty import Uncertainty
 from namegraph.update.arc_authority import OTHERS_IN, End, authority_over
@@ -32,6 +34,13 @@ from namegraph.wire.columns import state_array
 
 NEIGHBOURS_NAMED_LIMIT = 20
 """Most parents, and most children, that a refused deletion names."""
+
+
+class JudgeOfOperations(Protocol):
+    """The judge of the caller of one update."""
+
+    def require(self, operation: Operation) -> None:
+        """Raise `RefusedError` if the caller may not do an operation. Operations come in their order."""
 
 
 class MustLeaveError(Exception):
@@ -46,8 +55,19 @@ class MustLeaveError(Exception):
 class OperationCollector:
     """Reads the operations of one update over an unchanged graph."""
 
-    def __init__(self, context: ServerContext, *, is_whole: bool = True, is_of_client: bool = True) -> None:
-        """`is_whole`: this server owns all nodes of the update. `is_of_client`: a client asked for the update."""
+    def __init__(
+        self,
+        context: ServerContext,
+        *,
+        is_whole: bool = True,
+        is_of_client: bool = True,
+        rights: JudgeOfOperations | None = None,
+    ) -> None:
+        """`is_whole`: this server owns all nodes of the update. `is_of_client`: a client asked for the update.
+
+        `rights`: judges the caller of the update. None if the caller may do everything.
+        """
+        self._rights = rights
         self._context = context
         self._uncertainty = Uncertainty(context)
         self._is_of_client = is_of_client
@@ -76,17 +96,13 @@ class OperationCollector:
         for number, operation in operations:
             self.number = number
             try:
+                if self._rights is not None:
+                    self._rights.require(operation)
                 self._read(operation)
             except RefusedError as error:
                 if size == 1:
                     raise
-                refusal = error.refusal
-                why = refusal.message.removesuffix("; nothing was done")
-                raise refuse(
-                    refusal.reason,
-                    f"operation {number} of {size}: {why}; nothing was done",
-                    **{**refusal.facts, "operation": str(number)},
-                ) from None
+                raise numbered(error, number, size=size) from None
         return self._net_change()
 
     def kind_of(self, node: NodeIndex) -> NodeKind:
@@ -104,6 +120,8 @@ class OperationCollector:
                 self._join(operation)
             case LeaveArc():
                 self._leave(operation)
+            case SetPolicy():
+                self._set_policy(operation)
             case _:
                 assert_never(operation)
 
@@ -121,6 +139,24 @@ class OperationCollector:
                 raise name_in_use(group, self._context, node)
             case NodeKind.ABSENT:
                 self._kinds[node] = NodeKind.GROUP
+
+    def _set_policy(self, operation: SetPolicy) -> None:
+        """Require that a group may have a policy. Policies are no part of the graph."""
+        group = operation.group
+        self._require_group(group)
+        base = base_of(group)
+        if base is not None:
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"{group} has no policy of its own: the one of {base[0]} counts for it; set that one",
+                field="group",
+            )
+        try:
+            require_valid(operation.policy)
+            if not operation.without_admin:
+                require_admin(operation.policy, group)
+        except InvalidPolicyError as error:
+            raise refuse(Reason.INVALID_REQUEST, str(error), field=error.field) from None
 
     def _delete(self, group: NodeId, *, force: bool) -> None:
         node = self._require_group(group)
@@ -519,6 +555,19 @@ def in_groups(context: ServerContext, node: NodeIndex) -> str:
     more = "" if len(parents) == len(named) else f" and {len(parents) - len(named)} more"
     servers = ", ".join(sorted({context.home_of(parent) for parent in named}))
     return f"in {', '.join(named)}{more}, of {servers}"
+
+
+def numbered(error: RefusedError, number: int, *, size: int) -> RefusedError:
+    """Return a refusal that names the place of its operation in an update of `size` operations."""
+    if size == 1:
+        return error
+    refusal = error.refusal
+    why = refusal.message.removesuffix("; nothing was done")
+    return refuse(
+        refusal.reason,
+        f"operation {number} of {size}: {why}; nothing was done",
+        **{**refusal.facts, "operation": str(number)},
+    )
 
 
 def self_arc(name: NodeId) -> RefusedError:

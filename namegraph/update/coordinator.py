@@ -27,11 +27,11 @@ from dataclasses import replace
 
 from namegraph.graph.apply_delta import name_effects
 from namegraph.model.names import NodeId, ServerId
-from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation, SetPolicy
 from namegraph.model.outcomes import Committed, ImportCounts
 from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority, revision_of
-from namegraph.model.protocol_versions import LISTS_VERSION
+from namegraph.model.protocol_versions import LISTS_VERSION, RIGHTS_VERSION
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from namegraph.model.rows import NodeKind, RequestId
 from namegraph.state.context import ServerContext
@@ -43,12 +43,14 @@ from namegraph.update.composite import expand, left_groups, renames_in, unchange
 from namegraph.update.control_report import ControlReport, united_reports
 from namegraph.update.decision import Decision, decide
 from namegraph.update.import_plan import ImportOperations
+from namegraph.update.locality import companions_judged
+from namegraph.update.operation_rights import replacements_of, word_for
 from namegraph.update.participant import Participant
 from namegraph.update.participant_shares import parts_of
 from namegraph.update.transaction import RUNNING, BegunAgain, Ended, Over, Phase, Plan, Transaction
 from namegraph.wire.arc_sets import count_of, each_arc
 from namegraph.wire.codec import encode_outcome
-from namegraph.wire.message_parts import Cover, OnwardServers, PendingEntry, Step, Update, UpdateId
+from namegraph.wire.message_parts import CallerWord, Cover, OnwardServers, PendingEntry, Step, Update, UpdateId
 from namegraph.wire.older_forms import outcome_in_columns
 from namegraph.wire.update_messages import (
     Abort,
@@ -58,6 +60,7 @@ from namegraph.wire.update_messages import (
     Final,
     Holding,
     Order,
+    OrderFor,
     Ready,
     Refuse,
     TakeCut,
@@ -158,6 +161,11 @@ class Coordinator:
                 self._end_empty(running)
                 return update_id
             plan = running.plan = found
+        old = None if isinstance(plan.operations, ImportOperations) else self._without_policies(plan)
+        if old is not None:
+            why = f"the server {old} is of an earlier version and keeps no policies; nothing was done"
+            self._abort(running, Refusal(Reason.UNAVAILABLE, why, {"server": old}))
+            return update_id
         covers: dict[ServerId, tuple[dict[NodeId, None], dict[NodeId, None]]] = {}
         if plan.read is not None:
             covers[context.home_of(plan.read)] = ({}, {plan.read: None})
@@ -167,11 +175,14 @@ class Coordinator:
             covers |= plan.operations.ends()
         for _, operation in () if isinstance(plan.operations, ImportOperations) else plan.operations:
             match operation:
-                case CreateGroup(group) | DeleteGroup(group):
+                case CreateGroup(group) | DeleteGroup(group) | SetPolicy(group):
                     covers.setdefault(context.home_of(group), ({}, {}))[0][group] = None
                 case _:
                     for home, node, is_entry in authority_over(context, operation).asked:
                         covers.setdefault(home, ({}, {}))[is_entry][node] = None
+        if context.server_policy is not None and not isinstance(plan.operations, ImportOperations):
+            for base in _companions_judged(plan):
+                covers.setdefault(context.home_of(base), ({}, {}))[0][base] = None
         running.judges = dict.fromkeys(covers)
         roots = dict.fromkeys(node for _, entry_nodes in covers.values() for node in entry_nodes)
         if len(roots) <= ROOTS_LIMIT:
@@ -442,7 +453,45 @@ class Coordinator:
             highest_vote = running.highest_vote if is_last else None
             part = parts.get(server, known)
             over_below = min(self._running).number
-            self._context.send(server, Order(part, running.tentative, cover, final, above, highest_vote, over_below))
+            order = Order(part, running.tentative, cover, final, above, highest_vote, over_below)
+            word = self._word_for(running, server) if server in parts else None
+            self._context.send(server, order if word is None else OrderFor(order, word))
+
+    def _without_policies(self, plan: Plan) -> ServerId | None:
+        """Return a server that is to set a policy and does not know policies. None if there is none."""
+        context = self._context
+        homes = [context.home_of(each.group) for each in _of_clients(plan) if isinstance(each, SetPolicy)]
+        others = (home for home in homes if home != context.server)
+        return next((home for home in others if not context.speaks(home, RIGHTS_VERSION)), None)
+
+    def _word_for(self, running: Transaction, server: ServerId) -> CallerWord | None:
+        """Return this server's word to a participant on the caller of an update. None if it says nothing."""
+        context, plan = self._context, running.plan
+        if plan.caller is None or not (server == context.server or context.speaks(server, RIGHTS_VERSION)):
+            return None
+        word = word_for(
+            context, self._participant.records, plan.caller, server, _of_clients(plan), replacements_of(plan.composite)
+        )
+        running.words[server] = word
+        return word
+
+    def _is_word_kept(self, running: Transaction) -> bool:
+        """Return True if what other servers were told of the caller still holds."""
+        context, plan = self._context, running.plan
+        for server, told in running.words.items():
+            if server == context.server or plan.caller is None:
+                continue
+            now = word_for(
+                context,
+                self._participant.records,
+                plan.caller,
+                server,
+                _of_clients(plan),
+                replacements_of(plan.composite),
+            )
+            if not (set(told.groups) <= set(now.groups) and set(told.vouched) <= set(now.vouched)):
+                return False
+        return True
 
     def _add_leads(self, running: Transaction, leads: OnwardServers) -> None:
         for server, nodes in leads:
@@ -496,6 +545,14 @@ class Coordinator:
             return
         self._end_without_trace(running)
         self._start_again(running, plan, attempt=running.attempt + 1)
+
+    def _begin_told_again(self, running: Transaction) -> None:
+        """Begin an update again, because the caller has left a group that gave a right at another server."""
+        if running.attempt >= ATTEMPTS_LIMIT:
+            self._abort(running, Refusal(Reason.UNAVAILABLE, KEPT_CHANGING))
+            return
+        self._end_without_trace(running)
+        self._start_again(running, running.plan, attempt=running.attempt + 1)
 
     def _found_anew(self, plan: Plan) -> Plan | Refusal:
         """Return the plan with the operations that its command stands for now, or the refusal of the command."""
@@ -611,6 +668,9 @@ class Coordinator:
             return
         if running.plan.cut is not None:
             self._finish_cut(running)
+            return
+        if running.words and not self._is_word_kept(running):
+            self._begin_told_again(running)
             return
         plan, operations = running.plan, _single_operations(running.plan)
         if plan.composite is not None:
@@ -730,6 +790,17 @@ class Coordinator:
             if not running.is_decided:
                 self._end_without_trace(running)
         return [running for running in self._running.values() if not running.plan.is_own]
+
+
+def _of_clients(plan: Plan) -> list[Operation]:
+    """Return the operations of a client's update. Empty for an import, which leaves no arc."""
+    if isinstance(plan.operations, ImportOperations):
+        return []
+    return [each for _, each in plan.operations if isinstance(each, Operation)]
+
+
+def _companions_judged(plan: Plan) -> list[NodeId]:
+    return [base for operation in _of_clients(plan) for base in companions_judged(operation)]
 
 
 def _single_operations(plan: Plan) -> list[Operation]:

@@ -13,9 +13,10 @@ from typing import assert_never
 
 from namegraph.events import ImportCommand
 from namegraph.model.names import NodeId
-from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation, SetPolicy
 from namegraph.model.refusals import Reason, RefusedError, refuse
 from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.rights.subjects import base_of
 from namegraph.state.context import ServerContext
 from namegraph.update.order_queue import Entries
 
@@ -27,7 +28,11 @@ def concerns_one_server(
     tails: list[NodeId] = []
     heads: list[NodeId] = []
     for operation in operations:
+        if context.server_policy is not None:
+            tails += companions_judged(operation)
         match operation:
+            case SetPolicy(group):
+                tails.append(group)
             case CreateGroup(group) | DeleteGroup(group):
                 heads.append(group)
                 if _is_below_another_server(group, context, records):
@@ -52,7 +57,7 @@ def names_in(operations: Iterable[Operation]) -> list[NodeId]:
     found: dict[NodeId, None] = {}
     for operation in operations:
         match operation:
-            case CreateGroup(group) | DeleteGroup(group):
+            case CreateGroup(group) | DeleteGroup(group) | SetPolicy(group):
                 found[group] = None
             case JoinArc(parent, child) | LeaveArc(parent, child):
                 found[parent] = None
@@ -67,6 +72,15 @@ def heads_in(operations: Iterable[Operation]) -> list[NodeId]:
     return [
         operation.child if isinstance(operation, JoinArc | LeaveArc) else operation.group for operation in operations
     ]
+
+
+def companions_judged(operation: Operation) -> list[NodeId]:
+    """Return the groups whose policy decides about companions that an operation changes.
+
+    The update is ordered with the updates that change these policies.
+    """
+    changed = (operation.parent, operation.child) if isinstance(operation, JoinArc | LeaveArc) else (operation.group,)
+    return [base[0] for name in changed if (base := base_of(name)) is not None]
 
 
 def require_kinds_of_waiting(context: ServerContext, operations: Iterable[Operation]) -> None:

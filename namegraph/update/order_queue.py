@@ -51,7 +51,16 @@ from namegraph.state.in_doubt import Missed
 from namegraph.update.import_plan import creates, steps_in
 from namegraph.update.prepare import Findings
 from namegraph.update.turns import TurnPlace, Turns
-from namegraph.wire.message_parts import ArcId, Cover, OnwardServers, PendingEntry, ReconcileArc, Update, UpdateId
+from namegraph.wire.message_parts import (
+    ArcId,
+    CallerWord,
+    Cover,
+    OnwardServers,
+    PendingEntry,
+    ReconcileArc,
+    Update,
+    UpdateId,
+)
 
 T = TypeVar("T")
 
@@ -68,6 +77,8 @@ COVER = "entry cover"
 """Rows: the cover of an entry, by update."""
 UPDATE = "update"
 """Rows: the request of a coordinator, by update."""
+WORD = "word on caller"
+"""Rows: the word of a coordinator on the caller of an update, by update. Only if there is one."""
 
 
 class EntryPhase(Enum):
@@ -188,6 +199,7 @@ class Entries:
         """Same entries as in `_entries`. The parts of an entry that may be large are written separately."""
         self._entries = DurableMap(context.durable, ENTRY, UPDATES, ValueForm(_write_rest, self._read_rest))
         self._updates = DurableMap(context.durable, UPDATE, UPDATES, packed_small(Update))
+        self._words = DurableMap(context.durable, WORD, UPDATES, packed(CallerWord))
         self.by_update: Mapping[UpdateId, Entry] = self._entries
         self.updates: Mapping[UpdateId, Update] = self._updates
         """Requests of coordinators, for entries that a coordinator asked for."""
@@ -279,13 +291,19 @@ class Entries:
         """Return the entry of an update, to be changed. None if there is none."""
         return self.of(update_id) if update_id in self.by_update else None
 
-    def ask(self, update: Update, cover: Cover) -> Entry:
+    def word_on(self, update_id: UpdateId) -> CallerWord | None:
+        """Return the coordinator's word on the caller of an update. None if it said nothing."""
+        return self._words.get(update_id)
+
+    def ask(self, update: Update, cover: Cover, word: CallerWord | None = None) -> Entry:
         """Return the entry of an update that its coordinator asks for, extended by `cover`."""
         update_id = update.update_id
         entry = self.of(update_id)
         self._extend(entry, cover)
         if update_id not in self.updates:
             self._updates[update_id] = update
+            if word is not None:
+                self._words[update_id] = word
             self._asked_by[update_id.coordinator] += 1
             self._sizes[_size(update)] += 1
             entry.joins = tuple(
@@ -325,7 +343,7 @@ class Entries:
                 del self._coming[parent][update_id]
                 if not self._coming[parent]:
                     del self._coming[parent]
-        for part in (self._looks, self._told, self._updates, self._covers, self._to_put):
+        for part in (self._looks, self._told, self._updates, self._words, self._covers, self._to_put):
             part.pop(update_id, None)
         self._large.discard(update_id)
         self._turns.remove(update_id)

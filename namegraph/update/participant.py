@@ -16,26 +16,33 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import replace
 
+from msgspec import structs
+
 from namegraph.events import Cut
 from namegraph.graph.controlled_sinks import AFFECTED_COMPARED_LIMIT, Sinks, controlled_among
 from namegraph.model.changes import NO_ORIGIN
 from namegraph.model.names import NodeId, ServerId
-from namegraph.model.operations import JoinArc, LeaveArc
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, SetPolicy
 from namegraph.model.outcomes import Member
-from namegraph.model.protocol_versions import LISTS_VERSION
+from namegraph.model.protocol_versions import LISTS_VERSION, RIGHTS_VERSION
+from namegraph.model.refusals import Reason
 from namegraph.model.rows import NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.rights.callers import CallerFacts
+from namegraph.rights.principals import guest_of
 from namegraph.state.context import ServerContext
 from namegraph.state.known_arcs import active_arc, gone_with_group, known_arc
 from namegraph.state.uncertainty import Uncertainty
 from namegraph.update.arc_authority import ArcStep, authority, authority_over
+from namegraph.update.caller_rights import believed
 from namegraph.update.decision_log import DecisionLog
 from namegraph.update.import_plan import steps_in
+from namegraph.update.operation_rights import new_policies, rights_over
 from namegraph.update.order_queue import AffectedPart, Entries, Entry
 from namegraph.update.prepare import NOTHING, CannotError, Findings, prepare_update
 from namegraph.update.recorded_changes import changes_of_known, changes_of_share
 from namegraph.wire.arc_sets import children_of, each_arc, joined_parents_of, nodes_of, parents_of, records_of
-from namegraph.wire.message_parts import ArcId, Cohort, KnownArc, PendingEntry, Update, UpdateId
+from namegraph.wire.message_parts import ArcId, CallerWord, Cohort, KnownArc, PendingEntry, Update, UpdateId
 from namegraph.wire.older_forms import ready_in_columns
 from namegraph.wire.update_messages import (
     Abort,
@@ -46,6 +53,7 @@ from namegraph.wire.update_messages import (
     Holding,
     Order,
     Ready,
+    Refuse,
     TakeCut,
     UpdateOutcome,
     Vote,
@@ -64,12 +72,15 @@ class Participant:
         self.cuts_turned: list[UpdateId] = []
         """Cuts whose turn has come in this step."""
 
-    def order(self, order: Order) -> None:
-        """Make an entry, or extend it. Vote if the final priority is not known."""
+    def order(self, order: Order, word: CallerWord | None = None) -> None:
+        """Make an entry, or extend it. Vote if the final priority is not known.
+
+        `word`: the coordinator's word on the caller. None if it says nothing, or said it before.
+        """
         context = self._context
         update_id = order.update.update_id
         is_first = update_id not in self._entries.updates
-        entry = self._entries.ask(order.update, order.cover)
+        entry = self._entries.ask(order.update, order.cover, word)
         context.see(order.tentative)
         self.decided.over(update_id.coordinator, order.over_below)
         if order.final is not None:
@@ -113,10 +124,11 @@ class Participant:
             return False
         update = self._entries.updates[entry.update_id]
         try:
-            findings = prepare_update(self._context, self._records, update)
+            rights = rights_over(self._context, self._records, update, self._entries.word_on(update.update_id))
+            findings = prepare_update(self._context, self._records, update, rights)
         except CannotError as error:
             self._entries.answer(entry, is_ready=False)
-            self._context.send(update.update_id.coordinator, error.refuse)
+            self._context.send(update.update_id.coordinator, self._as_read(error.refuse))
             return True
         self._entries.answer(entry, is_ready=True)
         if update.cut is not None:
@@ -130,6 +142,15 @@ class Participant:
             entry.sinks = Sinks(frozenset(nodes), frozenset(self._controlled(nodes)))
         self._say_ready(entry, findings)
         return True
+
+    def _as_read(self, refuse: Refuse) -> Refuse:
+        """Return a `Refuse` with a reason that its coordinator knows."""
+        coordinator, refusal = refuse.update_id.coordinator, refuse.refusal
+        if refusal.reason is not Reason.CONSENT_NEEDED or coordinator == self._context.server:
+            return refuse
+        if self._context.speaks(coordinator, RIGHTS_VERSION):
+            return refuse
+        return structs.replace(refuse, refusal=replace(refusal, reason=Reason.PERMISSION_DENIED))
 
     def restore(self) -> None:
         """Repeat that this server is ready for cuts, because the first `Ready` may have been lost with the crash."""
@@ -208,7 +229,7 @@ class Participant:
         self._prune_and_follow()
 
     def _commit(self, share: UpdateOutcome, handed_on: Iterable[PendingEntry] = ()) -> Done:
-        update = self._entries.updates[share.update_id]
+        update, word = self._entries.updates[share.update_id], self._entries.word_on(share.update_id)
         entry = self._entries.remove(share.update_id)
         assert entry is not None
         assert entry.is_ready
@@ -219,6 +240,7 @@ class Participant:
         entry.narrow()
         children = children_of(share.arcs)
         self._apply(share)
+        self._set_policies(share, update, word)
         waiting = {change.arc for change in each_arc(share.arcs) if change.is_suspended} if update.operations else ()
         self._follow_unconfirmed(update, children, waiting)
         if self._context.is_parted:
@@ -262,6 +284,23 @@ class Participant:
                 records.rename(node, vnid, final=share.final)
         records.settle()
         self._forget_names_in_use()
+
+    def _set_policies(self, share: UpdateOutcome, update: Update, word: CallerWord | None) -> None:
+        """Set the policies of groups of this server that an update creates, or names."""
+        context = self._context
+        made = [change.group for change in share.groups if change.is_present]
+        created = [group for group in made if context.home_of(group) == context.server]
+        has_policies = any(isinstance(step, SetPolicy) for _, step in update.operations)
+        if not has_policies and (context.server_policy is None or not created):
+            return
+        coordinator = share.update_id.coordinator
+        facts = None if word is None else CallerFacts(word.principal, word.groups)
+        if facts is not None or coordinator != context.server:
+            facts = believed(context, facts or CallerFacts(guest_of(coordinator)), speaker=coordinator)
+        operations = [step for _, step in update.operations if isinstance(step, CreateGroup | DeleteGroup | SetPolicy)]
+        new = new_policies(context, operations, created, maker=facts, renames=share.renames)
+        for group, policy in new.items():
+            context.policies.set(group, policy)
 
     def _forget_names_in_use(self) -> None:
         """Forget old names that groups above nodes of this server have again."""

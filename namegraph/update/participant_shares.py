@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from namegraph.model.names import ServerId
-from namegraph.model.operations import CreateGroup, DeleteGroup, LeaveArc
+from namegraph.model.operations import CreateGroup, DeleteGroup, LeaveArc, SetPolicy
 from namegraph.state.context import ServerContext
 from namegraph.update.arc_authority import authority_over
 from namegraph.update.import_plan import ImportOperations
@@ -60,7 +60,7 @@ def parts_of(running: Transaction, servers: Sequence[ServerId], *, context: Serv
 def _homes_of(operation: Step, context: ServerContext) -> tuple[ServerId, ...]:
     """Return the servers that an operation concerns before the nodes above and below are known."""
     match operation:
-        case CreateGroup(group) | DeleteGroup(group):
+        case CreateGroup(group) | DeleteGroup(group) | SetPolicy(group):
             return (context.home_of(group),)
         case _:
             return authority_over(context, operation).concerned

@@ -22,7 +22,7 @@ from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
 from namegraph.state.known_arcs import active_arc, known_arc
 from namegraph.state.uncertainty import Uncertainty
-from namegraph.update.admission import MustLeaveError, OperationCollector, no_group_here
+from namegraph.update.admission import JudgeOfOperations, MustLeaveError, OperationCollector, no_group_here
 from namegraph.update.arc_authority import ArcStep, Place, authority, authority_over
 from namegraph.update.import_plan import operations_in
 from namegraph.update.prepare_import import prepare_import
@@ -66,8 +66,13 @@ class CannotError(Exception):
         self.refuse = refuse
 
 
-def prepare_update(context: ServerContext, records: AncestryStore, update: Update) -> Findings:
-    """Return the findings about an update whose turn has come. Raises `CannotError`."""
+def prepare_update(
+    context: ServerContext, records: AncestryStore, update: Update, rights: JudgeOfOperations | None = None
+) -> Findings:
+    """Return the findings about an update whose turn has come. Raises `CannotError`.
+
+    `rights`: judges the caller of the update. None if the caller may do everything, or was judged before.
+    """
     graph = context.graph
     if update.read is not None:
         if context.home_of(update.read) == context.server and graph.group(update.read) is None:
@@ -75,7 +80,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
             raise CannotError(Refuse(update.update_id, 0, refusal))
         return NOTHING
     if update.brought is not None:
-        found = prepare_import(context, records, update.brought)
+        found = None if rights is not None else prepare_import(context, records, update.brought)
         if found is not None:
             return Findings(*found, told=_told(context, update))
     elif not update.operations:
@@ -85,7 +90,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
         arcs, children, declined = find_inner(context, records, inner, asked_by=update.update_id.coordinator)
         return Findings((), arcs_of(arcs), children, 0, declined)
     since = graph.mark()
-    collector = OperationCollector(context, is_whole=False, is_of_client=update.is_of_client)
+    collector = OperationCollector(context, is_whole=False, is_of_client=update.is_of_client, rights=rights)
     try:
         changes = collector.collect(operations_in(update), size=update.size)
         return Findings(

@@ -9,6 +9,7 @@ from namegraph.model.rows import NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.known_arcs import active_arc, can_be_child, known_arc
+from namegraph.update.operation_rights import may_settle
 from namegraph.wire.message_parts import ArcId, ChildTruth, KnownArc, ReconcileArc, SuspendArc
 
 InnerFindings = tuple[tuple[KnownArc, ...], tuple[ChildTruth, ...], tuple[ArcId, ...]]
@@ -36,8 +37,10 @@ def find_inner(
                 continue
             kind = context.graph.kind(arc.child)
             arcs.append(KnownArc(name, None, kind, arc.cost, arc.version))
-        elif _is_declined(context, operation, owns_child=owns_child) or (
-            asked_by != context.server and _was_left(context, operation)
+        elif (
+            _is_declined(context, operation, owns_child=owns_child)
+            or (asked_by != context.server and _was_left(context, operation))
+            or not may_settle(context, records, operation, asked_by=asked_by)
         ):
             declined.append(name)
             continue

@@ -16,11 +16,16 @@ from namegraph.events import SetDetails, UpdateCommand, Write
 from namegraph.model.group_details import NO_DETAILS, GroupDetails, changed
 from namegraph.model.names import NodeId
 from namegraph.model.outcomes import Committed, Outcome
+from namegraph.model.policies import Privilege
 from namegraph.model.refusals import RefusedError
+from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.rights.callers import CallerFacts
+from namegraph.rights.principals import ANONYMOUS
 from namegraph.state.context import ServerContext
 from namegraph.state.uncertainty import Uncertainty
 from namegraph.update.admission import no_group_here
 from namegraph.update.locality import not_for_this_server
+from namegraph.update.operation_rights import require_privilege
 
 
 def details_given(command: Write) -> Mapping[NodeId, GroupDetails]:
@@ -35,12 +40,15 @@ def keep_details(context: ServerContext, details: Mapping[NodeId, GroupDetails],
             context.set_details(group, each)
 
 
-def set_details(context: ServerContext, command: SetDetails, *, revision: str) -> Outcome:
+def set_details(context: ServerContext, records: AncestryStore, command: SetDetails, *, revision: str) -> Outcome:
     """Change the details of all groups of a command, or return the refusal for the first group that cannot be changed.
 
     `revision`: the revision of the state here, which the change leaves as it is.
     """
     try:
+        if context.server_policy is not None:
+            facts = command.caller or CallerFacts(ANONYMOUS)
+            require_privilege(context, records, facts, Privilege.ADMIN, command.changes)
         groups = [group for group in command.changes if _is_to_be_set(context, group, if_none=command.if_none)]
     except RefusedError as error:
         return error.refusal

@@ -20,11 +20,12 @@ from namegraph.model.operations import Composite, JoinArc
 from namegraph.model.outcomes import GraphEffect, Outcome
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import RequestId
+from namegraph.rights.callers import CallerFacts
 from namegraph.state.context import NEVER
 from namegraph.state.durable_maps import ValueForm, packed
 from namegraph.update.control_report import ControlReport
 from namegraph.update.import_plan import ImportOperations
-from namegraph.wire.message_parts import Cover, Step, UpdateId
+from namegraph.wire.message_parts import CallerWord, Cover, Step, UpdateId
 from namegraph.wire.update_messages import Ready, Refuse
 
 
@@ -65,6 +66,8 @@ class Plan:
     """Request for which this server found the operations. The server finds them again as the update begins."""
     elsewhere: tuple[NodeId, ...] = ()
     """The field `UpdateCommand.elsewhere`."""
+    caller: CallerFacts | None = None
+    """Caller of a client's update. None if this server judges no callers, or began the update itself."""
 
     @property
     def joins_offline(self) -> bool:
@@ -159,6 +162,8 @@ class Transaction:
     """True if this server does its own part of the outcome in a later step."""
     not_done: dict[ServerId, None] = field(default_factory=dict)
     told: tuple[ControlReport, ...] = ()
+    words: dict[ServerId, CallerWord] = field(default_factory=dict)
+    """Words on the caller that participants were told."""
 
     def want(self, server: ServerId, *, ends: Iterable[NodeId] = (), entry_nodes: Iterable[NodeId] = ()) -> None:
         """Extend the wanted cover at a server by these nodes."""

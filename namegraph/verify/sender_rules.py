@@ -30,6 +30,7 @@ from namegraph.wire.update_messages import (
     Final,
     Holding,
     Order,
+    OrderFor,
     Ready,
     Refuse,
     TakeCut,
@@ -63,6 +64,8 @@ def fault_in(message: Message, *, sender: ServerId, context: ServerContext, entr
     if counts_in_view(message) and not context.is_in_view(sender):
         return PeerFault.NOT_IN_VIEW
     match message:
+        case OrderFor(order):
+            return fault_in(order, sender=sender, context=context, entries=entries)
         case Order(update=update):
             if update.brought is not None and not fit_operations(update.brought):
                 return PeerFault.NO_COLUMNS

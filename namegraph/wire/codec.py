@@ -20,6 +20,7 @@ from namegraph.wire.update_messages import (
     Final,
     Holding,
     Order,
+    OrderFor,
     Ready,
     Refuse,
     TakeCut,
@@ -41,6 +42,7 @@ from namegraph.wire.view_messages import (
 
 InView = (
     Order
+    | OrderFor
     | Vote
     | Final
     | Abort

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import Operation
+from namegraph.model.policies import Principal
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import NodeKind
 
@@ -113,6 +114,22 @@ class Update(NamedTuple):
     """Name of a cut, which affects everything at its turn. The update then has no operations."""
     brought: OperationColumns | None = None
     """Operations of an import, in place of `operations`."""
+
+
+class CallerWord(NamedTuple):
+    """Word of a coordinator, to a participant, on the caller of an update.
+
+    The receiver believes it about principals and groups of the coordinator. For all others, the caller is the guest of
+    the coordinator.
+    """
+
+    principal: Principal
+    groups: tuple[NodeId, ...] = ()
+    """Groups of the coordinator that contain the principal and have a parent at the receiver."""
+    vouched: tuple[ArcId, ...] = ()
+    """Arcs that the caller may leave as an admin of their child, whose home is the coordinator."""
+    replaces: tuple[tuple[NodeId, NodeId], ...] = ()
+    """Names of the coordinator, and the groups that take their place in the arcs of the update."""
 
 
 class Cover(NamedTuple):

@@ -30,6 +30,7 @@ from namegraph.wire.message_parts import (
     ArcId,
     Arcs,
     ArcVersion,
+    CallerWord,
     ChildTruth,
     Cover,
     GroupChange,
@@ -58,6 +59,16 @@ class Order(Struct, frozen=True, array_like=True, tag=True):
     highest_vote: Priority | None = None
     over_below: int = 0
     """Bound of finished updates: all updates of this coordinator with smaller numbers are over everywhere."""
+
+
+class OrderFor(Struct, frozen=True, array_like=True, tag=True):
+    """Coordinator to participant: the first `Order` of an update, with the caller of the update.
+
+    Servers without a policy send `Order` alone, as do servers to peers below `RIGHTS_VERSION`.
+    """
+
+    order: Order
+    word: CallerWord
 
 
 class Vote(Struct, frozen=True, array_like=True, tag=True):

@@ -19,6 +19,7 @@ from namegraph import (
     LeaveArc,
     NodeId,
     Operation,
+    SetPolicy,
     subnet_of,
 )
 from nameserver.routing.import_chunks import subnets_in
@@ -57,7 +58,7 @@ class SubnetGuard:
                 return (group,)
             case JoinArc(parent, child):
                 return (parent, child)
-            case DeleteGroup(name) | LeaveArc(name, _):
+            case DeleteGroup(name) | LeaveArc(name, _) | SetPolicy(name):
                 return () if name in known else (name,)
             case _:
                 assert_never(operation)

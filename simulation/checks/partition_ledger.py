@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 
-from namegraph import CreateGroup, DeleteGroup, JoinArc, LeaveArc, NodeId, Operation, ServerCore
+from namegraph import CreateGroup, DeleteGroup, JoinArc, LeaveArc, NodeId, Operation, ServerCore, SetPolicy
 from namegraph.wire.message_parts import ReconcileArc, SuspendArc
 from namegraph.wire.update_messages import Order
 from namegraph.wire.view_messages import ArcDigest, DigestReply, HintedOutcome, Install
@@ -149,6 +149,9 @@ class PartitionLedger:
                         return True
                 case DeleteGroup(group):
                     if group in self.groups or group in ends:
+                        return True
+                case SetPolicy(group):
+                    if group in self.groups:
                         return True
                 case _:
                     arc = operation.parent, operation.child

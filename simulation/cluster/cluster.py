@@ -39,6 +39,7 @@ from namegraph import (
     ReadCommand,
     Restored,
     ServerId,
+    ServerPolicy,
     Subnet,
     Tick,
     UpdateCommand,
@@ -143,6 +144,8 @@ class Cluster:
     """Hash over the effects of all steps since it was set. None if no hash is taken."""
     speaks: dict[ServerId, int]
     """Newest version of the protocol that each server of an earlier release speaks. Counts from the next meeting."""
+    _policies: dict[ServerId, ServerPolicy]
+    """Policies of servers that judge their callers."""
 
     def __init__(
         self,
@@ -198,7 +201,7 @@ class Cluster:
         """Update commands whose client does not know the outcome, by ticket."""
         self.instant = 0
         """Number of steps that all servers have taken."""
-        self.subnets = tuple(subnets)
+        self.subnets, self._policies = tuple(subnets), {}
         self.network = network
         self.servers: dict[ServerId, Server] = {}
         self.touched: set[ServerId] = set()
@@ -238,6 +241,11 @@ class Cluster:
             if not self._is_configured:
                 self._add_peers(server)
             self._meet_all(server)
+
+    def protect(self, server: ServerId, policy: ServerPolicy) -> None:
+        """Let a server judge its callers, by this policy, also after restarts."""
+        self._policies[server] = policy
+        self.servers[server].protect(policy)
 
     @property
     def now(self) -> float:
@@ -670,6 +678,7 @@ class Cluster:
         if self._forgets_at_once:
             core.forget_at_once()
         core.limit_absences(self._absence_limit)
+        core.protect(self._policies.get(server))
         self.watcher.starts(core)
         self._armed.pop(server, None)
 

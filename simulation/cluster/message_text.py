@@ -33,6 +33,7 @@ from namegraph.wire.update_messages import (
     Final,
     Holding,
     Order,
+    OrderFor,
     Ready,
     Refuse,
     TakeCut,
@@ -95,6 +96,8 @@ def describe(message: Message | PostedLetter) -> str:
     match message:
         case PostedLetter(_, encoded):
             return _describe_post(decode_stored_post(encoded))
+        case OrderFor(order, word):
+            return f"{describe(order)}, for {word.principal}"
         case Order():
             nodes = sorted({*message.cover.ends, *message.cover.entry_nodes})
             place = f"place {_place(message.final)}" if message.final else f"after {_place(message.tentative)}"
@@ -144,6 +147,8 @@ def describe(message: Message | PostedLetter) -> str:
 def update_of(message: Message | PostedLetter) -> UpdateId | None:
     """Return the update of a message. None for messages about records, views, healing and messages to groups."""
     match message:
+        case OrderFor(order):
+            return update_of(order)
         case Order():
             return message.update.update_id
         case Vote() | Final() | Abort() | Holding() | Drop() | Ready() | Refuse() | Commit() | Done():

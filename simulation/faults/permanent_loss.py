@@ -27,6 +27,7 @@ from namegraph import (
     RetirePeer,
     ServerCore,
     ServerId,
+    SetPolicy,
     Subnet,
     subnet_of,
 )
@@ -127,7 +128,7 @@ class PermanentLoss:
         """Note the operations of which neither callers nor the other servers were told the outcome."""
         self._note_unheard()
         for operation in self._untold():
-            if isinstance(operation, CreateGroup | DeleteGroup):
+            if isinstance(operation, CreateGroup | DeleteGroup | SetPolicy):
                 apart.groups.add(operation.group)
                 apart.arcs.update(arc for arc in self._known_arcs() if operation.group in arc)
             else:
@@ -179,7 +180,9 @@ class PermanentLoss:
     def _known_arcs(self) -> set[ArcName]:
         operations = [change for command in self._population.commands.values() for change in command.operations]
         return {
-            (change.parent, change.child) for change in operations if not isinstance(change, CreateGroup | DeleteGroup)
+            (change.parent, change.child)
+            for change in operations
+            if not isinstance(change, CreateGroup | DeleteGroup | SetPolicy)
         }
 
     def _elsewhere(self, nodes: Iterable[NodeId]) -> list[NodeId]:

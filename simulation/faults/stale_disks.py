@@ -25,6 +25,7 @@ from namegraph import (
     Priority,
     ServerCore,
     ServerId,
+    SetPolicy,
     UpdateCommand,
     UpdateId,
 )
@@ -110,7 +111,8 @@ class StaleDisks:
             operation.group
             for ticket, command in self._population.commands.items()
             for operation in command.operations
-            if isinstance(operation, CreateGroup | DeleteGroup) and self._cluster.asked_at(ticket) in self._gone_back
+            if isinstance(operation, CreateGroup | DeleteGroup | SetPolicy)
+            and self._cluster.asked_at(ticket) in self._gone_back
         }
         agreed = {group for group in groups - doubtful if self._home(group) not in self._gone_back}
         for server, core in self._cluster.servers.items():
@@ -149,7 +151,7 @@ class StaleDisks:
                 continue
             is_late = ticket >= self._tickets_before
             for operation in command.operations:
-                if isinstance(operation, CreateGroup | DeleteGroup):
+                if isinstance(operation, CreateGroup | DeleteGroup | SetPolicy):
                     continue
                 arc = operation.parent, operation.child
                 is_sure = isinstance(answer, Committed)
@@ -186,7 +188,7 @@ class StaleDisks:
         found = set(self._present())
         for command in self._population.commands.values():
             for operation in command.operations:
-                if not isinstance(operation, CreateGroup | DeleteGroup):
+                if not isinstance(operation, CreateGroup | DeleteGroup | SetPolicy):
                     found.add((operation.parent, operation.child))
         return found
 
@@ -203,7 +205,7 @@ class StaleDisks:
 
 def _add(apart: PartitionLedger, command: UpdateCommand) -> None:
     for operation in command.operations:
-        if isinstance(operation, CreateGroup | DeleteGroup):
+        if isinstance(operation, CreateGroup | DeleteGroup | SetPolicy):
             apart.groups.add(operation.group)
         else:
             apart.arcs.add((operation.parent, operation.child))

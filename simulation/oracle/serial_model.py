@@ -20,6 +20,7 @@ from namegraph import (
     Outcome,
     Priority,
     RenameGroups,
+    SetPolicy,
     TakeOver,
     UpdateCommand,
     subnet_of,
@@ -149,6 +150,8 @@ class TrueState:
 
     def _do(self, operation: Operation) -> bool:
         match operation:
+            case SetPolicy(group):
+                return group in self.groups
             case CreateGroup(group, if_needed):
                 if group in self.groups:
                     return if_needed
@@ -277,7 +280,7 @@ def carry_out(arcs: dict[ArcName, int], operations: Iterable[Operation]) -> None
             case DeleteGroup(group):
                 for arc in [arc for arc in arcs if group in arc]:
                     del arcs[arc]
-            case CreateGroup():
+            case CreateGroup() | SetPolicy():
                 pass
 
 

@@ -58,6 +58,7 @@ from namegraph import (
     Operation,
     Reason,
     ServerId,
+    SetPolicy,
     Subnet,
     TargetSet,
     parse_name,
@@ -373,6 +374,8 @@ def _show_operation(operation: Operation) -> str:
             return f"create {operation.group}"
         case DeleteGroup():
             return f"delete {operation.group}{' force' if operation.force else ''}"
+        case SetPolicy():
+            return f"policy {operation.group} {operation.policy.preset}"
         case _:
             assert_never(operation)
 

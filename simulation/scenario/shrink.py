@@ -17,7 +17,19 @@ from typing import TypeVar
 
 import msgspec
 
-from namegraph import ArcId, CreateGroup, DeleteGroup, JoinArc, LeaveArc, NodeId, Operation, ServerId, Subnet, subnet_of
+from namegraph import (
+    ArcId,
+    CreateGroup,
+    DeleteGroup,
+    JoinArc,
+    LeaveArc,
+    NodeId,
+    Operation,
+    ServerId,
+    SetPolicy,
+    Subnet,
+    subnet_of,
+)
 from simulation.cluster.failures import FAULTS, is_alike, kind_of
 from simulation.cluster.networks import Channel, first
 from simulation.scenario.runner import ScenarioRunner
@@ -342,7 +354,7 @@ def _operation_with(operation: Operation, name: NodeNames) -> Operation:
     match operation:
         case JoinArc() | LeaveArc():
             return msgspec.structs.replace(operation, parent=name(operation.parent), child=name(operation.child))
-        case CreateGroup() | DeleteGroup():
+        case CreateGroup() | DeleteGroup() | SetPolicy():
             return msgspec.structs.replace(operation, group=name(operation.group))
 
 
@@ -350,7 +362,7 @@ def _nodes_of(operation: Operation) -> tuple[NodeId, ...]:
     match operation:
         case JoinArc(parent, child) | LeaveArc(parent, child):
             return (parent, child)
-        case CreateGroup(group) | DeleteGroup(group):
+        case CreateGroup(group) | DeleteGroup(group) | SetPolicy(group):
             return (group,)
 
 

@@ -23,6 +23,7 @@ from namegraph import (
     RenameGroups,
     RequestId,
     ServerId,
+    SetPolicy,
     Subnet,
     TakeOver,
     UpdateCommand,
@@ -227,7 +228,7 @@ def _group_change(chance: Random, population: Population) -> Operation:
 
 def _asked(operation: Operation) -> ServerId:
     match operation:
-        case CreateGroup(group) | DeleteGroup(group):
+        case CreateGroup(group) | DeleteGroup(group) | SetPolicy(group):
             return ServerId(subnet_of(group))
         case JoinArc(parent) | LeaveArc(parent):
             return ServerId(subnet_of(parent))

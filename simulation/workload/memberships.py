@@ -17,7 +17,7 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from namegraph import CreateGroup, DeleteGroup, NodeId, ServerId, subnet_of
+from namegraph import CreateGroup, DeleteGroup, NodeId, ServerId, SetPolicy, subnet_of
 from resolver.membership import MembershipResolver
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster
@@ -98,7 +98,7 @@ class MembershipQuestions:
         arcs, groups = set[ArcName](), set[NodeId]()
         for ticket in tickets:
             for operation in self._population.commands[ticket].operations:
-                if isinstance(operation, CreateGroup | DeleteGroup):
+                if isinstance(operation, CreateGroup | DeleteGroup | SetPolicy):
                     groups.add(operation.group)
                 else:
                     arcs.add((operation.parent, operation.child))
