@@ -159,6 +159,7 @@ if TYPE_CHECKING:
     from namegraph.model.target_sets import is_plain as is_plain
     from namegraph.model.target_sets import named_in as named_in
     from namegraph.model.target_sets import only as only
+    from namegraph.model.undecodable import UNDECODABLE as UNDECODABLE
     from namegraph.queries import CoreQueries as CoreQueries
     from namegraph.replication.ancestry_store import AncestryStore as AncestryStore
     from namegraph.rights.callers import CallerFacts as CallerFacts
@@ -322,6 +323,7 @@ _PUBLIC_NAMES = {
         "ArcId",
         "UpdateId",
     ),
+    "namegraph.model.undecodable": ("UNDECODABLE",),
     # The graph, and everything that is derived from it.
     "namegraph.graph.name_graph": (
         "ArcState",

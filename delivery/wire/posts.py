@@ -29,7 +29,7 @@ from delivery.model.words import (
     MessageContent,
     Quality,
 )
-from namegraph import NodeId, ServerId, TargetSet, are_canonical
+from namegraph import UNDECODABLE, NodeId, ServerId, TargetSet, are_canonical
 
 PARCEL_MESSAGES_LIMIT = 1_000
 """Most messages in a parcel: a parcel is handled in one step."""
@@ -322,7 +322,7 @@ def decode(encoded: bytes) -> PostMessage:
         raise NotAPostError("larger than any parcel")
     try:
         message: PostMessage = _DECODER.decode(encoded)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise NotAPostError(str(error)) from None
     if isinstance(message, Probe | Probed):
         numbers = [message.number]
@@ -358,7 +358,7 @@ def decode_datagram(encoded: bytes) -> Datagram | Onward | Carried:
         raise NotAPostError("larger than any datagram")
     try:
         found: Datagram | Onward | Carried = _DATAGRAMS_DECODER.decode(encoded)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise NotAPostError(str(error)) from None
     if isinstance(found, Carried):
         if not all(0 <= number <= NUMBER_LIMIT for number in (found.start, found.to_start, found.through, found.first)):

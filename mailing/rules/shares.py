@@ -22,7 +22,7 @@ from mailing.rules.addresses import UndeliverableError, quoted, unquoted
 from mailing.rules.message import ID_DIGITS, MalformedError, read_content
 from mailing.rules.spooled import Destination, ListOrigin, OtherShare, PostState
 from mailing.rules.tokens import mac_of
-from namegraph import InvalidNameError, parse_name
+from namegraph import UNDECODABLE, InvalidNameError, parse_name
 from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 PATTERN = "*"
@@ -141,7 +141,7 @@ def read_share(payload: bytes) -> Share:
             parse_name(group)
         for each in share.lists:
             _require_addresses(each)
-    except (msgspec.MsgspecError, MalformedError, InvalidNameError, UndeliverableError) as error:
+    except (*UNDECODABLE, MalformedError, InvalidNameError, UndeliverableError) as error:
         raise NotAShareError(str(error)) from None
     texts = (share.author, share.subject, share.sender)
     is_good = (

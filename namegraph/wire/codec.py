@@ -8,6 +8,7 @@ from typing import Any, TypeGuard, get_args
 import msgspec
 from msgspec import Struct
 
+from namegraph.model.undecodable import UNDECODABLE
 from namegraph.wire.arc_sets import FEW
 from namegraph.wire.by_fields import FieldDecoder, encode_by_fields
 from namegraph.wire.inflation import TooLargeError, compressed, inflated
@@ -146,5 +147,5 @@ def _decode(encoded: bytes) -> Message | Enclosed:
 def _read(decoder: msgspec.msgpack.Decoder[Any] | FieldDecoder[Any], encoded: bytes) -> Any:
     try:
         return decoder.decode(inflated(encoded))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TooLargeError, zlib.error) as error:
+    except (*UNDECODABLE, TooLargeError, zlib.error) as error:
         raise NotAMessageError(str(error)) from None

@@ -118,7 +118,14 @@ def test_what_could_do_harm_in_a_copy_is_no_share(share):
         read_share(encoded(share))
 
 
-@pytest.mark.parametrize("payload", [b"", b"\x00", b"hello", encoded(SHARE)[:-1], b"\x81\xa2id\xa1a"])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(b"", b"\x00", b"hello", encoded(SHARE)[:-1], b"\x81\xa2id\xa1a"),
+        encoded(SHARE).replace(b"Hello", b"Hell\xff"),
+        b"\x81\xa9addressed" + b"\x91" * 5_000,
+    ],
+)
 def test_what_is_not_written_by_a_gateway_is_no_share(payload):
     with pytest.raises(NotAShareError):
         read_share(payload)
