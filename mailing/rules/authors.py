@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from email.errors import HeaderParseError
+from email.errors import MessageError
 from email.header import decode_header, make_header
 
 import authres
@@ -141,7 +141,7 @@ def subject_of(content: Content) -> str:
 
 def shown(text: str) -> str:
     """Return a decoded field (RFC 2047) on one line, with at most `TEXT_LIMIT` characters."""
-    with suppress(HeaderParseError, LookupError, ValueError):
+    with suppress(MessageError, LookupError, ValueError):
         text = str(make_header(decode_header(text)))
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())[:TEXT_LIMIT]
 

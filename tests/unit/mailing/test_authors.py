@@ -202,6 +202,13 @@ def test_what_is_shown_is_one_line(text):
     assert len(shown(text * 100)) <= 100
 
 
+@pytest.mark.parametrize("charset", ["utf-\u0663", "nix", "", "utf-8*\u00e9", "x" * 500])
+def test_a_word_in_a_charset_that_nobody_knows_is_shown_as_it_came(charset):
+    word = f"=?{charset}?q?Ann?="
+    assert shown(word) in (word[:100], "Ann")
+    assert author(f"From: {word} <ann@x.example>").address == "ann@x.example"
+
+
 def destined(verdict, *fields, sender="ann@x.example", destination=LIST, **settings):
     return judged(destination, verdict, ListSettings(**settings), author(*fields), sender)
 
