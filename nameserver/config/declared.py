@@ -93,6 +93,10 @@ LISTENED = Address(lowest_port=0)
 CALLED = Address()
 
 
+_SHOWN_UP_TO = 2**64
+"""Largest whole number that is repeated in an error. Python writes no numbers of thousands of digits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """Reader of a number within limits."""
@@ -112,10 +116,11 @@ class Number:
         elif isinstance(value, bool) or not isinstance(value, int | float):
             raise WrongValueError(f"a number{unit and f' of{unit}'} is wanted, not {kind_of(value)}")
         else:
-            number = float(value)
+            number = value
         if not self.lowest <= number <= self.highest:
-            raise WrongValueError(f"{value} is not between {written(self.lowest)} and {written(self.highest)}{unit}")
-        return number
+            told = "it" if isinstance(value, int) and abs(value) > _SHOWN_UP_TO else f"{value}"
+            raise WrongValueError(f"{told} is not between {written(self.lowest)} and {written(self.highest)}{unit}")
+        return float(number)
 
     def __str__(self) -> str:
         return f"{written(self.lowest)} to {written(self.highest)} {self.unit}".rstrip()

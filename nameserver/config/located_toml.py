@@ -45,6 +45,9 @@ class ConfigFile:
             values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise ConfigFileError(_one_line(path, text, str(error))) from None
+        except ValueError:
+            # The parser of TOML leaves the limit of Python for digits to its caller.
+            raise ConfigFileError(f"{path}: a number has thousands of digits") from None
         except RecursionError:
             raise ConfigFileError(f"{path}: nested too deeply") from None
         return cls(path, values, tuple(text.splitlines()))

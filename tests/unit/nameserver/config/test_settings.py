@@ -128,6 +128,9 @@ def test_a_list_may_stand_in_a_file_one_a_line(tmp_path):
         ('subnets = ["a.b"]\n', "database: no value"),
         (GOOD + 'drain_seconds = "soon"\n', "FILE:3: drain_seconds: 'soon' is not a number of seconds"),
         (GOOD + "drain_seconds = -1\n", "FILE:3: drain_seconds: -1 is not between 0 and 3,600 seconds"),
+        (GOOD + f"drain_seconds = {10**400}\n", "FILE:3: drain_seconds: it is not between 0 and 3,600 seconds"),
+        (GOOD + f"drain_seconds = 0x{'f' * 9_000}\n", "FILE:3: drain_seconds: it is not between 0 and 3,600 seconds"),
+        (GOOD + f"drain_seconds = {'9' * 5_000}\n", "FILE: a number has thousands of digits"),
         (GOOD + "drain_seconds = nan\n", "FILE:3: drain_seconds: nan is not between 0 and 3,600 seconds"),
         (
             GOOD + "heartbeat_seconds = 0\n",
