@@ -8,7 +8,6 @@ the names of entries. Records of changes are refused.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -168,7 +167,7 @@ def _field(line: str) -> tuple[str, str] | str:
         return kind, rest.strip()
     try:
         decoded = base64.b64decode(rest[1:].strip(), validate=True)
-    except binascii.Error:
+    except ValueError:
         return f"the value of {kind} is not base64"
     # Pictures and certificates are values too, but only names are needed.
     return kind, decoded.decode("utf-8", "replace")

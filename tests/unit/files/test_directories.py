@@ -79,6 +79,7 @@ result: 0 Success
         ("dn: cn=a,dc=x\nchangetype: modify\nadd: member\n", 1, "a record of a change"),
         ("\ncn: a\nobjectClass: group\n", 2, "there is no dn:"),
         ("dn: cn=a,dc=x\nobjectClass: group\nmember:: ***\n", 3, "the value of member is not base64"),
+        ("dn: cn=a,dc=x\nobjectClass: group\nmember:: \u00e9\n", 3, "the value of member is not base64"),
         ("dn: cn=a,dc=x\nobjectClass: group\nmember:< file:///etc/passwd\n", 3, "is in another file"),
         ("a\tb\tgroup\n", 1, "this is not LDIF"),
         ("dn: cn=a,dc=x\nobjectClass: group\nmember;range=0-1: cn=b,dc=x\n", 3, "a part of its values"),
