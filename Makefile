@@ -10,7 +10,7 @@ JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
 # (tests/parallel.py says which).
 PYTEST = $(BIN)/pytest --numprocesses $$(($(JOBS) + 1)) --dist loadscope
 
-.PHONY: help run wheel quick test thorough check format proto client bench simulate fingerprints tour chaos mailchaos containers clean
+.PHONY: help run wheel quick test thorough check format proto client bench simulate fingerprints tour chaos mailchaos fuzz containers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1 - /'
@@ -96,9 +96,13 @@ chaos: $(READY)  ## five real name servers under load for MINUTES (10) while eve
 mailchaos: $(READY)  ## name servers, mail gateways and inboxes of three organisations, likewise
 	$(BIN)/python -m tests.mail_chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
+INPUTS ?= 1000000
+fuzz: $(READY)  ## hostile bytes: INPUTS (1000000) for all that reads bytes of others; SEED= for other ones, TARGET= for one place
+	$(BIN)/python -m tests.fuzzing --inputs $(INPUTS) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) $(addprefix --target ,$(TARGET))
+
 containers: $(READY)  ## build the image, start docker-compose.yml with its databases, kill, back up, upgrade (needs Docker; brings it on Debian)
 	@.ci/containers
 	$(BIN)/pytest -m containers tests/containers
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzzing .import_linter_cache
