@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from namegraph.events import Effects as Effects
     from namegraph.events import Event as Event
     from namegraph.events import ImportCommand as ImportCommand
+    from namegraph.events import KeepAccess as KeepAccess
     from namegraph.events import KeepCheckpoint as KeepCheckpoint
     from namegraph.events import Lane as Lane
     from namegraph.events import NoteEvents as NoteEvents
@@ -233,6 +234,7 @@ _PUBLIC_NAMES = {
         "AddPeer",
         "AuditEntry",
         "CheckpointCame",
+        "KeepAccess",
         "KeepCheckpoint",
         "NoteEvents",
         "Command",

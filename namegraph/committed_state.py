@@ -27,6 +27,7 @@ from namegraph.events import (
     ConfigurePeer,
     Event,
     ImportCommand,
+    KeepAccess,
     KeepCheckpoint,
     Lane,
     NoteEvents,
@@ -65,7 +66,7 @@ LONG_FROM_ARCS = 2_000
 
 _PARTS = tuple(CoreQueries.__annotations__)
 
-_OF_AUDIT_LOG = (NoteEvents, KeepCheckpoint, CheckpointCame)
+_OF_AUDIT_LOG = (NoteEvents, KeepCheckpoint, CheckpointCame, KeepAccess)
 _CHANGING_PEERS = (AddPeer, RemovePeer, ConfigurePeer)
 _ENDING_VIEW = (PeerLost, PeerMet, PeerRestored, Restored, RetirePeer)
 

@@ -29,6 +29,7 @@ from namegraph.events import (
     Effects,
     Event,
     ImportCommand,
+    KeepAccess,
     KeepCheckpoint,
     Lane,
     NoteEvents,
@@ -71,6 +72,7 @@ from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.rights.callers import CallerFacts
 from namegraph.rights.principals import ANONYMOUS, OPERATOR
 from namegraph.snapshot.consistent_cut import MarkersPending
+from namegraph.state.access_rows import AccessRows
 from namegraph.state.checkpoints import Checkpoints, Heard
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.durable_maps import DurableState
@@ -198,6 +200,7 @@ class ServerCore(CoreQueries):
         self.posts.met(context.server)
         self.incarnations = Incarnations(context.durable)
         self.checkpoints = Checkpoints(context.durable)
+        self.access = AccessRows(context.durable)
         context.has_gone_back = self.incarnations.own != FIRST_INCARNATION
         self.records = AncestryStore(context)
         self.entries = Entries(context, self.records)
@@ -296,7 +299,7 @@ class ServerCore(CoreQueries):
                     self._take_post(post)
             case PeerMessage(lane=Lane.POST):
                 self._take_post(event)
-            case NoteEvents() | KeepCheckpoint() | CheckpointCame():
+            case NoteEvents() | KeepCheckpoint() | CheckpointCame() | KeepAccess():
                 self._keep_audit(event)
                 self._context.change_log.take_rows(effects.records)
             case _:
@@ -321,6 +324,10 @@ class ServerCore(CoreQueries):
                 log.forget_through(min(self.checkpoints.older_than(forget_before), log.first + FORGOTTEN_AT_ONCE))
             case CheckpointCame(peer, checkpoint):
                 self._take_checkpoint(peer, checkpoint)
+            case KeepAccess(rows, entry):
+                self.access.keep(rows)
+                if entry is not None:
+                    self.note_event(entry.kind, entry.facts, entry.origin, decision=entry.decision, rule=entry.rule)
 
     def _take_checkpoint(self, peer: ServerId, checkpoint: Checkpoint) -> None:
         if checkpoint.server != peer or not checkpoint.is_legal():

@@ -271,6 +271,16 @@ class CheckpointCame:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepAccess:
+    """Rows about callers changed, such as API keys. They become durable together with an entry of the audit log."""
+
+    rows: Mapping[str, bytes | None]
+    """New values by key. None deletes a row."""
+    entry: AuditEntry | None = None
+    """None for a change that the audit log does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: a deadline of the core may have come."""
 
@@ -287,8 +297,8 @@ Said = PeerMessage | PeerPosts | PeerReceived
 TurningEvent = Command | PeerMessage | PeerMet | PeerLeaving | PeerLost | Restored | PeerRestored | Tick
 """Events after which the turn of an update, or of a cut, may have come."""
 
-AuditEvent = NoteEvents | KeepCheckpoint | CheckpointCame
-"""Events that concern the audit log alone."""
+AuditEvent = NoteEvents | KeepCheckpoint | CheckpointCame | KeepAccess
+"""Events that concern no names: the audit log, and rows about callers."""
 
 Event = TurningEvent | Said | AuditEvent
 

@@ -25,6 +25,7 @@ from nameserver.access.caller import current_caller
 from nameserver.access.operators import Operators
 from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context, Handler, deadline_of, stream_call, unary_call
+from nameserver.calls.key_calls import KeyCalls
 from nameserver.calls.stable_listing import made
 from nameserver.calls.who_asks import who_asks
 from nameserver.config.addresses import InvalidAddressError, parse_address
@@ -316,6 +317,7 @@ def admin_service_handlers(
     planned_end: PlannedEnd,
     say: Say,
     operators: Operators,
+    keys: KeyCalls,
 ) -> dict[str, Handler]:
     """Return the handler of each method, by its name. `reads` is the core as its readers see it."""
     admin = AdminCalls(
@@ -336,6 +338,9 @@ def admin_service_handlers(
         "AddPeer": unary_call(guarded(admin.add_peer), messages.AddPeerRequest),
         "RemovePeer": unary_call(guarded(admin.remove_peer), messages.RemovePeerRequest),
         "Drain": unary_call(guarded(admin.drain), messages.DrainRequest),
+        "CreateKey": unary_call(guarded(keys.create_key), messages.CreateKeyRequest),
+        "ListKeys": unary_call(guarded(keys.list_keys), messages.ListKeysRequest),
+        "RevokeKey": unary_call(guarded(keys.revoke_key), messages.RevokeKeyRequest),
         "MakeCut": unary_call(guarded(snapshots.make_cut), messages.MakeCutRequest),
         "ExportSnapshot": stream_call(
             guarded(snapshots.export), messages.ExportSnapshotRequest, stalled_seconds=STALLED_SECONDS

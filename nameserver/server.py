@@ -27,24 +27,32 @@ from grpc_reflection.v1alpha import reflection
 
 from delivery.server import Server
 from namegraph import (
+    ANONYMOUS,
+    NO_ORIGIN,
+    REFUSED,
     CommittedState,
     CoreQueries,
     InconsistentStateError,
     LogRecord,
     NodeId,
+    Origin,
     Reason,
     Refusal,
     RefusedError,
     ServerId,
     Tick,
 )
+from nameserver.access.caller import How
+from nameserver.access.credentials import Credentials, RefusedReports
 from nameserver.access.identify import Identification, Listener
+from nameserver.access.keys import ApiKeys
 from nameserver.access.local_socket import LocalSocketError, listen, place_of
 from nameserver.access.operators import Operators
 from nameserver.admin_service import ADMIN_SERVICE, admin_service_handlers
 from nameserver.calls.adapters import Handler
 from nameserver.calls.arriving import UNREAD_BYTES, Arriving
 from nameserver.calls.home_dispatch import NAME_SERVICE
+from nameserver.calls.key_calls import KeyCalls
 from nameserver.calls.peer_service import peer_service_handlers
 from nameserver.calls.places import Places, RequestBytes, admitted_shortly, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
@@ -71,6 +79,7 @@ from nameserver.driver.health import HEALTH_SERVICE, Health, reflection_handlers
 from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
 from nameserver.driver.start_number import start_number
+from nameserver.driver.time_of_day import now_ms
 from nameserver.name_service import CHUNKED_METHODS, CheckHere, check_here, name_service_handlers, short_ways
 from nameserver.reads.peer_queries import peer_question_handlers
 from nameserver.routing.forwarding import Forwarder
@@ -319,6 +328,7 @@ async def _serve(
     )
     run_loop.changes_kept = settings.changes_kept
     audit_log = AuditLog(take=run_loop.take, is_writable=run_loop.has_room)
+    keys = ApiKeys(core.access.rows, keep=run_loop.take)
     transport = PeerTransport(
         core=core,
         run_loop=run_loop,
@@ -333,7 +343,18 @@ async def _serve(
     filling = AncestryFilling(core=core, reads=reads, run_loop=run_loop)
     with ExitStack() as telemetry:
         clocks, queue = _open(
-            telemetry, servers, settings, core, reads, run_loop, transport, health, filling, planned_end
+            telemetry,
+            servers,
+            settings,
+            core,
+            reads,
+            run_loop,
+            transport,
+            health,
+            filling,
+            planned_end,
+            keys,
+            audit_log,
         )
         health.report(serving=True)
         run_loop.begin(core.servers_met)
@@ -359,6 +380,7 @@ async def _serve(
             await asyncio.wait((flushing, ended, *others), return_when=asyncio.FIRST_COMPLETED)
             reloading.end()
             if ended.done():
+                keys.write_last_uses()
                 audit_log.note("drain", {name: str(value) for name, value in planned_end.asked_by.items()})
                 audit_log.write_now()
                 await _drain(servers, core, health, run_loop, transport, flushing, planned_end, settings.drain_seconds)
@@ -392,6 +414,8 @@ def _open(
     health: Health,
     filling: AncestryFilling,
     planned_end: PlannedEnd,
+    keys: ApiKeys,
+    audit_log: AuditLog,
 ) -> tuple[ClockWatch, QueueSending]:
     """Give the server its services, with telemetry of each call. Return the clock watch and the sender of the queue."""
     directory = PeerDirectory(core=core, transport=transport)
@@ -434,6 +458,18 @@ def _open(
         is_crowded=core.delivery.origin.is_crowded,
     )
     questions |= delivery_question_handlers(core=reads, machine=desk, directory=directory, check=check)
+    reports = RefusedReports(clock=time.monotonic, report=partial(_report_credential, audit_log, core.server))
+    credentials = Credentials(keys=keys, report=reports.note)
+    identifications = {
+        servers.public: Identification(Listener.PLAINTEXT, credentials),
+        servers.local: Identification(Listener.LOCAL, credentials),
+    }
+    routing, forwarder = Routing(known=reads, directory=directory), Forwarder(server=core.server, directory=directory)
+
+    def end_streams(how: How, credential: str) -> None:
+        for each in identifications.values():
+            each.end_streams(how, credential)
+
     admin = admin_service_handlers(
         core=core,
         reads=reads,
@@ -442,13 +478,9 @@ def _open(
         run_loop=run_loop,
         planned_end=planned_end,
         say=say,
+        keys=KeyCalls(keys=keys, run_loop=run_loop, routing=routing, end_streams=end_streams),
         operators=Operators(settings.policy, is_in=lambda who, group: group in resolver.memberships(NodeId(who))),
     )
-
-    identifications = {
-        servers.public: Identification(Listener.PLAINTEXT),
-        servers.local: Identification(Listener.LOCAL),
-    }
 
     def add(
         server: grpc.aio.Server,
@@ -487,7 +519,6 @@ def _open(
         add(server, ADMIN_SERVICE, admin, ADMIN_CALLS_AT_ONCE)
         add(server, HEALTH_SERVICE, health.handlers(), HEALTH_CALLS_AT_ONCE)
         add(server, reflection.SERVICE_NAME, reflection_handlers(services), REFLECTION_CALLS_AT_ONCE)
-    routing, forwarder = Routing(known=reads, directory=directory), Forwarder(server=core.server, directory=directory)
     return clocks, QueueSending(machine=desk, routing=routing, forwarder=forwarder)
 
 
@@ -674,6 +705,12 @@ def _line(core: Server, address: str) -> str:
 
 def _complain(line: str) -> None:
     say(logging.WARNING, "peers", line)
+
+
+def _report_credential(audit_log: AuditLog, server: ServerId, line: str, address: str) -> None:
+    say(logging.WARNING, "credential_refused", line, address=address)
+    origin = Origin(NO_ORIGIN.request_id, now_ms(), address, server, ANONYMOUS, How.NONE.value)
+    audit_log.note("credential_refused", {"why": line}, origin, decision=REFUSED)
 
 
 def _report_stranger(stranger: RefusedStranger) -> None:

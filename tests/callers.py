@@ -4,7 +4,9 @@ from contextlib import contextmanager
 
 from namegraph import ANONYMOUS
 from nameserver.access.caller import Caller, How
+from nameserver.access.credentials import Credentials
 from nameserver.access.identify import Identification, Listener
+from nameserver.access.keys import ApiKeys
 from nameserver.wire.metadata import CALLER
 
 PEER = "ipv4:127.0.0.1:40000"
@@ -25,6 +27,11 @@ def calling(who=None):
         CALLER.reset(token)
 
 
+def credentials(**parts):
+    """Return a judge of credentials, without any keys."""
+    return Credentials(**{"keys": ApiKeys({}, keep=lambda _event: None)} | parts)
+
+
 def identified(handlers):
     """Return the handlers of a service as those of an unprotected server."""
-    return Identification(Listener.PLAINTEXT).handlers(handlers)
+    return Identification(Listener.PLAINTEXT, credentials()).handlers(handlers)

@@ -13,16 +13,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlencode
 
-from namegraph import (
-    InvalidPrincipalError,
-    Principal,
-    Reason,
-    RefusedError,
-    ServerId,
-    parse_principal,
-    refuse,
-    subnet_of_principal,
-)
+from namegraph import Principal, ServerId
 from nameserver.config.addresses import host_and_port_of, is_loopback
 from nameserver.wire.metadata import CALLER
 
@@ -110,21 +101,6 @@ def current_caller() -> Caller:
     caller = CALLER.get()
     assert isinstance(caller, Caller), "this task carries out no call that passed `identify`"
     return caller
-
-
-def read_principal(text: str) -> Principal:
-    """Return the principal that a credential may be for, in its canonical form. Raises `RefusedError`."""
-    try:
-        principal = parse_principal(text)
-    except InvalidPrincipalError as error:
-        raise _no_principal(str(error)) from None
-    if subnet_of_principal(principal) is None:
-        raise _no_principal(f"no credential is for {principal}, which stands for callers without one")
-    return principal
-
-
-def _no_principal(why: str) -> RefusedError:
-    return refuse(Reason.INVALID_NAME, f"{why} (field: principal)", field="principal")
 
 
 def printable(text: str) -> str:

@@ -9,7 +9,9 @@ No other code reads an identity from the metadata of a call.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from inspect import isasyncgenfunction
 from typing import Any, Final
@@ -18,8 +20,11 @@ import grpc
 
 from namegraph import ANONYMOUS, OPERATOR, Reason, RefusedError, guest_of, is_identified, refuse, subnet_of_principal
 from nameserver.access.caller import Caller, How
+from nameserver.access.credentials import Credentials
 from nameserver.access.marks import InvalidMarkError, Mark, read_mark
-from nameserver.wire.metadata import CALLER, FORWARDED_KEY, PRINCIPAL_KEY
+from nameserver.config.addresses import THIS_MACHINE, network_of
+from nameserver.driver.time_of_day import now_ms
+from nameserver.wire.metadata import AUTHORIZATION_KEY, CALLER, CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY
 from nameserver.wire.status_mapping import abort
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -48,10 +53,13 @@ class Listener(Enum):
 class Identification:
     """Finder of the callers of one listener."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, credentials: Credentials) -> None:
         self._listener = listener
+        self._credentials = credentials
         self._known: dict[str, Caller] = {}
         """Callers that gave nothing but their connection, by connection."""
+        self._streams: dict[Hashable, set[_Stream]] = {}
+        """Streams under way of callers with a credential, by kind and name of the credential."""
 
     def identify(self, context: Context) -> Caller:
         """Return the caller of a call. Raises `RefusedError` if it gives a proof that does not hold."""
@@ -59,7 +67,7 @@ class Identification:
         metadata = context.invocation_metadata() or ()
         for key, _ in metadata:
             if key in _PROOFS:
-                return self._of_proofs({key: str(value) for key, value in metadata}, peer)
+                return self._of_proofs(metadata, peer)
         caller = self._known.get(peer)
         if caller is None:
             if len(self._known) >= KNOWN_CALLERS_LIMIT:
@@ -72,12 +80,33 @@ class Identification:
             return Caller(OPERATOR, How.LOCAL, peer)
         return Caller(ANONYMOUS, How.LOOPBACK, peer)
 
-    def _of_proofs(self, metadata: Mapping[str, str], peer: str) -> Caller:
+    def _of_proofs(self, metadata: Iterable[tuple[str, str | bytes]], peer: str) -> Caller:
+        proofs: dict[str, str] = {}
+        for key, value in metadata:
+            if key not in _PROOFS:
+                continue
+            if key in proofs:
+                raise self._credentials.invalid(f"two values of {key}", peer)
+            proofs[key] = value if isinstance(value, str) else value.decode("utf-8", "replace")
+        authorization = proofs.pop(AUTHORIZATION_KEY, None)
+        if authorization is None:
+            return self._of_mark(proofs, peer)
+        if proofs:
+            raise self._credentials.invalid("a credential, and the mark of another server", peer)
+        if self._listener is Listener.LOCAL:
+            raise self._credentials.invalid("a credential on the local socket, which proves an operator", peer)
+        if network_of(peer) != THIS_MACHINE:
+            # A reader on the way has the credential now. It must not work here, so that nobody gets used to sending it.
+            raise self._credentials.invalid("a credential over a connection that is not encrypted", peer)
+        return self._credentials.caller_of(authorization, peer)
+
+    def _of_mark(self, proofs: Mapping[str, str], peer: str) -> Caller:
         try:
-            mark = read_mark(metadata)
+            mark = read_mark(proofs)
         except InvalidMarkError as error:
             raise refuse(Reason.INVALID_REQUEST, str(error), field=PRINCIPAL_KEY) from None
         if mark is None:
+            # The address of a client means nothing without the server that tells it.
             return self._of_connection(peer)
         if self._listener is Listener.LOCAL:
             raise refuse(
@@ -87,24 +116,43 @@ class Identification:
             )
         return _believed(mark, peer)
 
+    def end_streams(self, how: How, credential: str) -> None:
+        """End the streams of a credential that does not hold any more."""
+        for stream in [*self._streams.get((how, credential), ())]:
+            stream.end(self._credentials.invalid("a stream whose credential was revoked", stream.caller.peer))
+
     def handlers(self, handlers: Mapping[str, Any]) -> dict[str, Any]:
         """Return the handlers of one service. Each finds out who calls, before it begins."""
         return {name: self._of(handler) for name, handler in handlers.items()}
 
     def _of(self, handler: Any) -> Any:
+        is_stream = bool(handler.request_streaming or handler.response_streaming)
         attribute = _KINDS[bool(handler.request_streaming), bool(handler.response_streaming)]
         method = getattr(handler, attribute)
-        identified = self._generator(method) if isasyncgenfunction(method) else self._coroutine(method)
+        if isasyncgenfunction(method):
+            identified: Any = self._generator(method)
+        else:
+            identified = self._coroutine(method, is_stream=is_stream)
         return handler._replace(**{attribute: identified})
 
-    def _coroutine(self, method: Callable[[Any, Context], Awaitable[Any]]) -> Callable[[Any, Context], Awaitable[Any]]:
+    def _coroutine(
+        self, method: Callable[[Any, Context], Awaitable[Any]], *, is_stream: bool
+    ) -> Callable[[Any, Context], Awaitable[Any]]:
         identify = self.identify
 
         async def call(request: Any, context: Context) -> Any:
             try:
-                CALLER.set(identify(context))
+                caller = identify(context)
             except RefusedError as error:
                 await abort(context, error.refusal)
+            CALLER.set(caller)
+            if is_stream and caller.credential:
+                with self._ending(caller) as stream:
+                    try:
+                        return await method(request, context)
+                    except asyncio.CancelledError:
+                        await stream.tell(context)
+                        raise
             return await method(request, context)
 
         return call
@@ -114,16 +162,67 @@ class Identification:
 
         async def call(request: Any, context: Context) -> Any:
             try:
-                CALLER.set(identify(context))
+                caller = identify(context)
             except RefusedError as error:
                 await abort(context, error.refusal)
-            async for answer in method(request, context):
-                yield answer
+            CALLER.set(caller)
+            if not caller.credential:
+                async for answer in method(request, context):
+                    yield answer
+                return
+            with self._ending(caller) as stream:
+                try:
+                    async for answer in method(request, context):
+                        yield answer
+                except asyncio.CancelledError:
+                    await stream.tell(context)
+                    raise
 
         return call
 
+    @contextmanager
+    def _ending(self, caller: Caller) -> Iterator[_Stream]:
+        """End the call of the block when the credential of its caller ends."""
+        stream = _Stream(caller)
+        key = (caller.how, caller.credential)
+        self._streams.setdefault(key, set()).add(stream)
+        timer = None
+        if caller.until is not None:
+            seconds = max(0.0, caller.until - now_ms() / 1000)
+            timer = asyncio.get_running_loop().call_later(seconds, lambda: stream.end(self._credentials.expired()))
+        try:
+            yield stream
+        finally:
+            if timer is not None:
+                timer.cancel()
+            mine = self._streams[key]
+            mine.discard(stream)
+            if not mine:
+                del self._streams[key]
 
-_PROOFS: Final = frozenset((FORWARDED_KEY, PRINCIPAL_KEY))
+
+class _Stream:
+    """A stream that ends with the credential of its caller."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self._task = asyncio.current_task()
+        self._why: RefusedError | None = None
+
+    def end(self, why: RefusedError) -> None:
+        """End the stream, and tell its caller why."""
+        if self._why is None and self._task is not None:
+            self._why = why
+            self._task.cancel()
+
+    async def tell(self, context: Context) -> None:
+        """End the call with the reason, if `end` has cancelled its task."""
+        if self._why is not None and self._task is not None:
+            self._task.uncancel()
+            await abort(context, self._why.refusal)
+
+
+_PROOFS: Final = frozenset((AUTHORIZATION_KEY, CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY))
 
 
 def _believed(mark: Mark, peer: str) -> Caller:

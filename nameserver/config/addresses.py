@@ -64,7 +64,7 @@ def is_loopback_host(host: str) -> bool:
 
 def network_of(peer: str) -> str:
     """Return the network of a caller, as gRPC names it: a /24 of IPv4, a /64 of IPv6, or `THIS_MACHINE`."""
-    host = _ip_of(peer)
+    host = ip_of(peer)
     if host is None:
         return THIS_MACHINE if peer.startswith("unix:") else host_of(peer)
     if host.is_loopback:
@@ -78,7 +78,7 @@ def counted_as(peer: str) -> str:
     return host_and_port_of(peer) if (network := network_of(peer)) == THIS_MACHINE else network
 
 
-def _ip_of(peer: str) -> IPv4Address | IPv6Address | None:
+def ip_of(peer: str) -> IPv4Address | IPv6Address | None:
     """Return the address of a caller. None if it has none."""
     return _ip(host_of(peer))
 

@@ -7,6 +7,64 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class CreateKeyRequest(_message.Message):
+    __slots__ = ("principal", "expires_ms", "privileges", "networks", "note")
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
+    NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    expires_ms: int
+    privileges: _containers.RepeatedScalarFieldContainer[str]
+    networks: _containers.RepeatedScalarFieldContainer[str]
+    note: str
+    def __init__(self, principal: _Optional[str] = ..., expires_ms: _Optional[int] = ..., privileges: _Optional[_Iterable[str]] = ..., networks: _Optional[_Iterable[str]] = ..., note: _Optional[str] = ...) -> None: ...
+
+class CreatedKey(_message.Message):
+    __slots__ = ("secret", "key")
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    secret: str
+    key: ApiKey
+    def __init__(self, secret: _Optional[str] = ..., key: _Optional[_Union[ApiKey, _Mapping]] = ...) -> None: ...
+
+class ListKeysRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class KeyList(_message.Message):
+    __slots__ = ("keys",)
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedCompositeFieldContainer[ApiKey]
+    def __init__(self, keys: _Optional[_Iterable[_Union[ApiKey, _Mapping]]] = ...) -> None: ...
+
+class RevokeKeyRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class ApiKey(_message.Message):
+    __slots__ = ("id", "principal", "created_ms", "expires_ms", "privileges", "networks", "note", "last_used_ms")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
+    NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    LAST_USED_MS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    principal: str
+    created_ms: int
+    expires_ms: int
+    privileges: _containers.RepeatedScalarFieldContainer[str]
+    networks: _containers.RepeatedScalarFieldContainer[str]
+    note: str
+    last_used_ms: int
+    def __init__(self, id: _Optional[str] = ..., principal: _Optional[str] = ..., created_ms: _Optional[int] = ..., expires_ms: _Optional[int] = ..., privileges: _Optional[_Iterable[str]] = ..., networks: _Optional[_Iterable[str]] = ..., note: _Optional[str] = ..., last_used_ms: _Optional[int] = ...) -> None: ...
+
 class GetStatusRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -71,6 +71,21 @@ class AdminServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_admin__pb2.DrainResponse.FromString,
                 _registered_method=True)
+        self.CreateKey = channel.unary_unary(
+                '/shadowtree.v1.AdminService/CreateKey',
+                request_serializer=shadowtree_dot_v1_dot_admin__pb2.CreateKeyRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_admin__pb2.CreatedKey.FromString,
+                _registered_method=True)
+        self.ListKeys = channel.unary_unary(
+                '/shadowtree.v1.AdminService/ListKeys',
+                request_serializer=shadowtree_dot_v1_dot_admin__pb2.ListKeysRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_admin__pb2.KeyList.FromString,
+                _registered_method=True)
+        self.RevokeKey = channel.unary_unary(
+                '/shadowtree.v1.AdminService/RevokeKey',
+                request_serializer=shadowtree_dot_v1_dot_admin__pb2.RevokeKeyRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_admin__pb2.ApiKey.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -130,6 +145,27 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateKey(self, request, context):
+        """Makes an API key for a principal. The answer alone has its secret.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListKeys(self, request, context):
+        """All API keys of this server, without their secrets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeKey(self, request, context):
+        """Ends an API key at once, and the streams of its user.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -167,6 +203,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Drain,
                     request_deserializer=shadowtree_dot_v1_dot_admin__pb2.DrainRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_admin__pb2.DrainResponse.SerializeToString,
+            ),
+            'CreateKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateKey,
+                    request_deserializer=shadowtree_dot_v1_dot_admin__pb2.CreateKeyRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_admin__pb2.CreatedKey.SerializeToString,
+            ),
+            'ListKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListKeys,
+                    request_deserializer=shadowtree_dot_v1_dot_admin__pb2.ListKeysRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_admin__pb2.KeyList.SerializeToString,
+            ),
+            'RevokeKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeKey,
+                    request_deserializer=shadowtree_dot_v1_dot_admin__pb2.RevokeKeyRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_admin__pb2.ApiKey.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -360,6 +411,87 @@ class AdminService:
             '/shadowtree.v1.AdminService/Drain',
             shadowtree_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
             shadowtree_dot_v1_dot_admin__pb2.DrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.AdminService/CreateKey',
+            shadowtree_dot_v1_dot_admin__pb2.CreateKeyRequest.SerializeToString,
+            shadowtree_dot_v1_dot_admin__pb2.CreatedKey.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.AdminService/ListKeys',
+            shadowtree_dot_v1_dot_admin__pb2.ListKeysRequest.SerializeToString,
+            shadowtree_dot_v1_dot_admin__pb2.KeyList.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.AdminService/RevokeKey',
+            shadowtree_dot_v1_dot_admin__pb2.RevokeKeyRequest.SerializeToString,
+            shadowtree_dot_v1_dot_admin__pb2.ApiKey.FromString,
             options,
             channel_credentials,
             insecure,

@@ -2,13 +2,15 @@
 
 import pytest
 
-from namegraph import ANONYMOUS, OPERATOR, Reason, RefusedError
-from nameserver.access.caller import How, current_caller, read_principal
+from namegraph import ANONYMOUS, NO_ORIGIN, OPERATOR, Reason, RefusedError
+from nameserver.access.caller import How, current_caller
+from nameserver.access.credentials import REPORT_SECONDS, REPORTS_LIMIT, RefusedReports
 from nameserver.access.identify import KNOWN_CALLERS_LIMIT, Identification, Listener
+from nameserver.access.keys import ApiKeys, KeyBounds, read_principal
 from nameserver.access.marks import MARK_LIMIT
 from nameserver.routing.forwarding import Forwarder
 from nameserver.wire.metadata import CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY
-from tests.callers import caller, calling
+from tests.callers import caller, calling, credentials
 
 HERE, ELSEWHERE = "ipv4:127.0.0.1:40000", "ipv4:192.0.2.7:40000"
 
@@ -28,7 +30,7 @@ class Call:
 
 
 def found(call, listener=Listener.PLAINTEXT):
-    return Identification(listener).identify(call)
+    return Identification(listener, credentials()).identify(call)
 
 
 def refusal(call, listener=Listener.PLAINTEXT):
@@ -107,7 +109,7 @@ def test_no_server_forwards_to_a_local_socket(key):
 
 
 def test_callers_are_kept_by_connection_and_not_without_end():
-    identification = Identification(Listener.PLAINTEXT)
+    identification = Identification(Listener.PLAINTEXT, credentials())
     first = identification.identify(Call())
     assert identification.identify(Call()) is first
     for port in range(2 * KNOWN_CALLERS_LIMIT):
@@ -138,6 +140,91 @@ def test_what_a_server_forwards_is_what_the_next_one_reads():
 def test_a_task_that_no_call_began_forwards_as_its_server():
     who = found(Call(**dict(Forwarder(server="b.x", directory=None)._metadata())))
     assert (who.principal, who.via) == (ANONYMOUS, "b.x")
+
+
+KEY = "st_0123456789ab_" + "A" * 43
+
+
+def bearer(text, peer=HERE, **more):
+    return Call(peer, authorization=f"Bearer {text}", **more)
+
+
+async def keys_with_one():
+    keys = ApiKeys({}, keep=lambda _event: None)
+    return keys, keys.create("ann@b.x", KeyBounds(privileges=("check",)), NO_ORIGIN)
+
+
+async def test_an_api_key_names_its_principal_its_bounds_and_its_id():
+    keys, secret = await keys_with_one()
+    for scheme in ("Bearer", "bearer", "BEARER  "):
+        call = Call(authorization=f"{scheme} {secret}")
+        who = Identification(Listener.PLAINTEXT, credentials(keys=keys)).identify(call)
+        assert (who.principal, who.how, who.privileges) == ("ann@b.x", How.KEY, {"check"})
+        assert who.credential == secret.split("_")[1]
+        assert not who.is_operator_here
+
+
+@pytest.mark.parametrize(
+    ("call", "listener"),
+    [
+        (bearer(KEY), Listener.PLAINTEXT),
+        (bearer("eyJhbGciOiJub25lIn0.e30."), Listener.PLAINTEXT),
+        (bearer(""), Listener.PLAINTEXT),
+        (Call(authorization=KEY), Listener.PLAINTEXT),
+        (Call(authorization=f"Basic {KEY}"), Listener.PLAINTEXT),
+        (Call(authorization=""), Listener.PLAINTEXT),
+        (bearer(KEY, **{FORWARDED_KEY: "b.x"}), Listener.PLAINTEXT),
+        (bearer(KEY, **{PRINCIPAL_KEY: "server=b.x"}), Listener.PLAINTEXT),
+        (bearer(KEY, "unix:"), Listener.LOCAL),
+    ],
+)
+def test_a_credential_that_is_not_understood_makes_nobody_anonymous(call, listener):
+    found = refusal(call, listener)
+    assert found.reason is Reason.CREDENTIALS_INVALID
+    assert found.facts["kinds"] == "key"
+    assert found.facts.keys() == {"kinds", "time_ms"}
+    assert found.message == "the credential is not valid here; taken are: key"
+
+
+async def test_two_credentials_are_refused_also_if_each_holds():
+    keys, secret = await keys_with_one()
+    call = bearer(secret)
+    call._metadata *= 2
+    with pytest.raises(RefusedError) as caught:
+        Identification(Listener.PLAINTEXT, credentials(keys=keys)).identify(call)
+    assert caught.value.refusal.reason is Reason.CREDENTIALS_INVALID
+
+
+async def test_a_credential_that_was_sent_in_the_open_over_a_network_does_not_hold():
+    keys, secret = await keys_with_one()
+    with pytest.raises(RefusedError) as caught:
+        Identification(Listener.PLAINTEXT, credentials(keys=keys)).identify(bearer(secret, ELSEWHERE))
+    assert caught.value.refusal.reason is Reason.CREDENTIALS_INVALID
+
+
+def test_operators_see_why_a_credential_does_not_hold_and_its_sender_does_not():
+    seen = []
+    judge = credentials(report=lambda why, peer: seen.append((why, peer)))
+    with pytest.raises(RefusedError) as caught:
+        Identification(Listener.PLAINTEXT, judge).identify(bearer(KEY))
+    assert seen == [("a key that was never made here, or was revoked", HERE)]
+    assert "revoked" not in caught.value.refusal.message
+
+
+def test_a_flood_of_bad_credentials_does_not_flood_the_log():
+    now, lines = [0.0], []
+    reports = RefusedReports(clock=lambda: now[0], report=lambda line, _peer: lines.append(line))
+    for _ in range(1_000):
+        reports.note("a forged key", HERE)
+    assert len(lines) == REPORTS_LIMIT
+    now[0] = REPORT_SECONDS
+    reports.note("a forged key", HERE)
+    more = 1_000 - REPORTS_LIMIT
+    assert lines[-1] == f"refused from 127.0.0.1:40000: a forged key (and {more} more since the last line)"
+
+
+def test_the_address_of_a_client_without_a_server_that_tells_it_is_no_mark():
+    assert found(Call(**{CALLER_KEY: "192.0.2.9:4"})).address == "127.0.0.1:40000"
 
 
 def test_a_handler_that_did_not_pass_the_wrapper_has_no_caller():
