@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from shadowtree.errors import BacklogFull as BacklogFull
     from shadowtree.errors import BadFile as BadFile
     from shadowtree.errors import ClientClosed as ClientClosed
+    from shadowtree.errors import CredentialsExpired as CredentialsExpired
+    from shadowtree.errors import CredentialsInvalid as CredentialsInvalid
+    from shadowtree.errors import CredentialsNeeded as CredentialsNeeded
     from shadowtree.errors import DeadlineExceeded as DeadlineExceeded
     from shadowtree.errors import GroupExists as GroupExists
     from shadowtree.errors import GroupInUse as GroupInUse
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from shadowtree.errors import TakenOver as TakenOver
     from shadowtree.errors import TakesDatagrams as TakesDatagrams
     from shadowtree.errors import TargetNotFound as TargetNotFound
+    from shadowtree.errors import Unauthenticated as Unauthenticated
     from shadowtree.errors import Unavailable as Unavailable
     from shadowtree.errors import UnknownSubnet as UnknownSubnet
     from shadowtree.errors import WrongKind as WrongKind
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from shadowtree.messages import Replayed as Replayed
     from shadowtree.messages import Sent as Sent
     from shadowtree.messages import Subscription as Subscription
+    from shadowtree.results import ApiKey as ApiKey
     from shadowtree.results import Change as Change
     from shadowtree.results import Check as Check
     from shadowtree.results import Child as Child
@@ -67,6 +72,7 @@ if TYPE_CHECKING:
     from shadowtree.results import LeftGroups as LeftGroups
     from shadowtree.results import MemberOf as MemberOf
     from shadowtree.results import Memberships as Memberships
+    from shadowtree.results import NewApiKey as NewApiKey
     from shadowtree.results import Parent as Parent
     from shadowtree.results import Peer as Peer
     from shadowtree.results import PeerFault as PeerFault

@@ -107,6 +107,35 @@ class ConsentNeeded(ShadowtreeError):
     reason = "CONSENT_NEEDED"
 
 
+class Unauthenticated(ShadowtreeError):
+    """The caller has not proven who it is. `kinds` are the credentials that the server takes."""
+
+    reason = "UNAUTHENTICATED"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of credentials that the server takes: ``key``, ``token``, ``certificate``."""
+        return tuple(kind for kind in self.facts.get("kinds", "").split("\n") if kind)
+
+
+class CredentialsNeeded(Unauthenticated):
+    """The call needs a credential, and none was sent."""
+
+    reason = "CREDENTIALS_NEEDED"
+
+
+class CredentialsInvalid(Unauthenticated):
+    """The credential is not valid at this server, or several were sent. The server does not say why."""
+
+    reason = "CREDENTIALS_INVALID"
+
+
+class CredentialsExpired(Unauthenticated):
+    """The credential has expired. `facts["time_ms"]` is the time of the server."""
+
+    reason = "CREDENTIALS_EXPIRED"
+
+
 class Unavailable(ShadowtreeError):
     """A required server cannot be reached; nothing was changed."""
 
@@ -256,6 +285,9 @@ _CLASSES: tuple[type[ShadowtreeError], ...] = (
     InvalidRequest,
     LimitExceeded,
     PermissionDenied,
+    CredentialsNeeded,
+    CredentialsInvalid,
+    CredentialsExpired,
     Unavailable,
     DeadlineExceeded,
     OutcomeUnknown,

@@ -546,6 +546,30 @@ class ServerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiKey:
+    """An API key, without its secret. Times are like ``2026-03-01T08:30:00Z``; empty for never."""
+
+    id: str
+    principal: MemberId
+    created: str
+    expires: str
+    privileges: tuple[str, ...]
+    """Privileges that the key is good for; empty for all that its principal has."""
+    networks: tuple[str, ...]
+    """Networks that the key is taken from; empty for all."""
+    note: str
+    last_used: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewApiKey:
+    """A new API key. `secret` is the key as a caller sends it; no later call tells it again."""
+
+    secret: str
+    key: ApiKey
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A written snapshot of one server.
 

@@ -80,6 +80,7 @@ class Credentials:
         self._tokens = tokens or _NoIssuers()
         kinds = ["key", *(["token"] if tokens is not None else []), *(["certificate"] if takes_certificates else [])]
         self._kinds = "\n".join(kinds)
+        self._taken = f"taken are: {', '.join(kinds)}"
         self._report = report
         self._clock_ms = clock_ms
 
@@ -103,25 +104,19 @@ class Credentials:
 
     def needed(self) -> RefusedError:
         """Return the refusal of a call without a credential that needs one."""
-        return self._refusal(Reason.CREDENTIALS_NEEDED, "this call needs a credential")
+        why = f"this call needs a credential; {self._taken}"
+        return refuse(Reason.CREDENTIALS_NEEDED, why, kinds=self._kinds, time_ms=str(self._clock_ms()))
 
     def invalid(self, why: str, peer: str) -> RefusedError:
-        """Return the refusal of a credential that proves nothing."""
+        """Return the refusal of a credential that proves nothing. `why` is for operators of this server alone."""
         self._report(why, peer)
-        return self._refusal(Reason.CREDENTIALS_INVALID, "the credential is not valid here")
+        told = f"the credential is not valid here; {self._taken}"
+        return refuse(Reason.CREDENTIALS_INVALID, told, kinds=self._kinds, time_ms=str(self._clock_ms()))
 
     def expired(self) -> RefusedError:
         """Return the refusal of a credential that has expired."""
-        return self._refusal(Reason.CREDENTIALS_EXPIRED, "the credential has expired")
-
-    def _refusal(self, reason: Reason, what: str) -> RefusedError:
-        kinds = self._kinds.replace("\n", ", ")
-        return refuse(
-            reason,
-            f"{what}; taken are: {kinds}",
-            kinds=self._kinds,
-            time_ms=str(self._clock_ms()),
-        )
+        why = f"the credential has expired; {self._taken}"
+        return refuse(Reason.CREDENTIALS_EXPIRED, why, kinds=self._kinds, time_ms=str(self._clock_ms()))
 
 
 class _NoIssuers:

@@ -56,6 +56,10 @@ NETWORKS_LIMIT: Final = 20
 NOTE_LIMIT: Final = 100
 """Characters of the note of a key."""
 
+DAY_MS: Final = 24 * 3600 * 1000
+LIFE_MS_LIMIT: Final = 3_660 * DAY_MS
+"""Longest life of a key that ends by itself: ten years."""
+
 LAST_USE_SECONDS: Final = 60.0
 """Time between two writes of the last uses of keys: a write for each call would cost a flush of the disk."""
 
@@ -241,12 +245,11 @@ class ApiKeys:
         return blake2b(secret.encode(), key=self._secret or bytes(SECRET_BYTES), digest_size=SECRET_BYTES).digest()
 
 
-def read_bounds(
-    *, expires_ms: int | None, privileges: Iterable[str], networks: Iterable[str], note: str, now: int
-) -> KeyBounds:
+def read_bounds(*, life_ms: int, privileges: Iterable[str], networks: Iterable[str], note: str, now: int) -> KeyBounds:
     """Return the bounds that an operator gives to a new key. Raises `RefusedError`."""
-    if expires_ms is not None and expires_ms <= now:
-        raise refuse(Reason.INVALID_REQUEST, "the key would have expired already", field="expires_ms")
+    if not 0 <= life_ms <= LIFE_MS_LIMIT:
+        why = f"a key lasts {LIFE_MS_LIMIT // DAY_MS:,} days at most, or until it is revoked"
+        raise refuse(Reason.INVALID_REQUEST, why, field="life_ms")
     named = tuple(sorted(set(privileges)))
     for privilege in named:
         if privilege not in _PRIVILEGES:
@@ -262,7 +265,7 @@ def read_bounds(
     found = tuple(sorted({str(_network(text)) for text in texts}))
     if len(note) > NOTE_LIMIT or not note.isprintable():
         raise refuse(Reason.INVALID_REQUEST, f"a note has at most {NOTE_LIMIT} printable characters", field="note")
-    return KeyBounds(expires_ms, named or None, found, note)
+    return KeyBounds(now + life_ms if life_ms else None, named or None, found, note)
 
 
 def read_principal(text: str) -> Principal:

@@ -32,7 +32,7 @@ class KeyCalls:
         principal = read_principal(request.principal)
         self._require_ours(principal)
         bounds = read_bounds(
-            expires_ms=request.expires_ms or None,
+            life_ms=request.life_ms,
             privileges=request.privileges,
             networks=request.networks,
             note=request.note,

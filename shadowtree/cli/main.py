@@ -57,6 +57,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "audit": _Command("audit", "Audit the data of all servers offline."),
     "simulate": _Command("simulate", "Run many name servers under a seed and check them."),
     "certs": _Command("certs", "Make, renew and show certificates of servers and users."),
+    "key": _Command("key", "Make, list and revoke API keys."),
     "peers": _Command("peers", "Show, add and remove the servers of other subnets."),
     "status": _Command("status", "Show how the server is."),
     "repair": _Command("repair", "Mend the database of a server that does not run."),

@@ -291,6 +291,20 @@ def _instant(milliseconds: int) -> str:
     return f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def read_key(message: admin_pb2.ApiKey) -> results.ApiKey:
+    """Read an API key."""
+    return results.ApiKey(
+        id=message.id,
+        principal=message.principal,
+        created=_instant(message.created_ms),
+        expires=_instant(message.expires_ms),
+        privileges=tuple(message.privileges),
+        networks=tuple(message.networks),
+        note=message.note,
+        last_used=_instant(message.last_used_ms),
+    )
+
+
 def read_peers(message: admin_pb2.PeerList) -> results.PeerList:
     """Read the peers of a server."""
     return results.PeerList(

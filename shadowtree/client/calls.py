@@ -426,6 +426,38 @@ def remove_peer(subnet: SubnetName, *, force: bool) -> UnaryCall[results.PeerLis
     return UnaryCall("RemovePeer", request, answers.read_peers)
 
 
+def create_key(
+    principal: MemberId,
+    *,
+    life_ms: int,
+    privileges: Iterable[str],
+    networks: Iterable[str],
+    note: str,
+) -> UnaryCall[results.NewApiKey]:
+    """Make an API key."""
+    request = message_of(
+        admin_pb2.CreateKeyRequest,
+        principal=principal,
+        life_ms=life_ms,
+        privileges=list(privileges),
+        networks=list(networks),
+        note=note,
+    )
+    return UnaryCall(
+        "CreateKey", request, lambda answer: results.NewApiKey(answer.secret, answers.read_key(answer.key))
+    )
+
+
+def list_keys() -> UnaryCall[tuple[results.ApiKey, ...]]:
+    """List the API keys of a server."""
+    return UnaryCall("ListKeys", admin_pb2.ListKeysRequest(), lambda answer: tuple(map(answers.read_key, answer.keys)))
+
+
+def revoke_key(id_: str) -> UnaryCall[results.ApiKey]:
+    """End an API key."""
+    return UnaryCall("RevokeKey", message_of(admin_pb2.RevokeKeyRequest, id=id_), answers.read_key)
+
+
 def drain(*, restart_grace: float | None) -> UnaryCall[bool]:
     """End a server as planned."""
     request = message_of(admin_pb2.DrainRequest, restart_grace_seconds=restart_grace)
@@ -466,7 +498,18 @@ def _parser() -> tuple[Callable[[str], str], type[Exception]]:
 
 
 ADMIN_METHODS: Final = frozenset(
-    {"GetStatus", "ListPeers", "AddPeer", "RemovePeer", "MakeCut", "ExportSnapshot", "Drain"}
+    {
+        "GetStatus",
+        "ListPeers",
+        "AddPeer",
+        "RemovePeer",
+        "MakeCut",
+        "ExportSnapshot",
+        "Drain",
+        "CreateKey",
+        "ListKeys",
+        "RevokeKey",
+    }
 )
 """Methods of the AdminService."""
 

@@ -21,6 +21,7 @@ from shadowtree.errors import (
     ServerFault,
     ServerUnreachable,
     ShadowtreeError,
+    Unauthenticated,
 )
 
 if TYPE_CHECKING:
@@ -135,8 +136,10 @@ def _without_reason(code: grpc.StatusCode, details: str, address: Address) -> Sh
             why = f"the request has {size} bytes, and the name server at {address} takes {limit}: send less at once"
             facts["limit"] = limit
         return LimitExceeded(why, facts)
-    if code in (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED):
+    if code is grpc.StatusCode.PERMISSION_DENIED:
         return PermissionDenied(why, facts)
+    if code is grpc.StatusCode.UNAUTHENTICATED:
+        return Unauthenticated(why, facts)
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return InvalidRequest(why, facts)
     if code is grpc.StatusCode.UNIMPLEMENTED:

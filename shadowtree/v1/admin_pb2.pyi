@@ -8,18 +8,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateKeyRequest(_message.Message):
-    __slots__ = ("principal", "expires_ms", "privileges", "networks", "note")
+    __slots__ = ("principal", "life_ms", "privileges", "networks", "note")
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
-    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    LIFE_MS_FIELD_NUMBER: _ClassVar[int]
     PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
     NETWORKS_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
     principal: str
-    expires_ms: int
+    life_ms: int
     privileges: _containers.RepeatedScalarFieldContainer[str]
     networks: _containers.RepeatedScalarFieldContainer[str]
     note: str
-    def __init__(self, principal: _Optional[str] = ..., expires_ms: _Optional[int] = ..., privileges: _Optional[_Iterable[str]] = ..., networks: _Optional[_Iterable[str]] = ..., note: _Optional[str] = ...) -> None: ...
+    def __init__(self, principal: _Optional[str] = ..., life_ms: _Optional[int] = ..., privileges: _Optional[_Iterable[str]] = ..., networks: _Optional[_Iterable[str]] = ..., note: _Optional[str] = ...) -> None: ...
 
 class CreatedKey(_message.Message):
     __slots__ = ("secret", "key")

@@ -58,12 +58,13 @@ def add_command(session: Session, peer: str) -> None:
     Example:
       shadowtree peers add sfu.example=127.0.0.1:7401
     """
-    from shadowtree.client.channel import checked_address
+    from shadowtree.client.channel import UNIX_PREFIX, checked_address
     from shadowtree.errors import InvalidRequest
 
     subnet, _, text = peer.partition("=")
     try:
-        address = checked_address(text) if subnet.strip() else ""
+        is_socket = text.strip().startswith(UNIX_PREFIX)
+        address = checked_address(text) if subnet.strip() and not is_socket else ""
     except InvalidRequest:
         address = ""
     if not address:

@@ -719,6 +719,33 @@ class Client:
         """
         return self._call(calls.remove_peer(subnet, force=force), timeout)
 
+    def create_key(
+        self,
+        principal: MemberId,
+        *,
+        life: Seconds | None = None,
+        privileges: Iterable[str] = (),
+        networks: Iterable[str] = (),
+        note: str = "",
+        timeout: Seconds | None = None,
+    ) -> results.NewApiKey:
+        """Make an API key for a principal. Its `secret` is told once.
+
+        `life`: seconds until it expires; None: never. `privileges` bounds what it is good for; none given: all that the
+        principal has. `networks`, such as 192.0.2.0/24, are those it is taken from; none given: all.
+        """
+        life_ms = 0 if life is None else round(1e3 * checked_seconds(life, "life"))
+        call = calls.create_key(principal, life_ms=life_ms, privileges=privileges, networks=networks, note=note)
+        return self._call(call, timeout)
+
+    def keys(self, *, timeout: Seconds | None = None) -> tuple[results.ApiKey, ...]:
+        """List the API keys of the server, without their secrets."""
+        return self._call(calls.list_keys(), timeout)
+
+    def revoke_key(self, id: str, *, timeout: Seconds | None = None) -> results.ApiKey:
+        """End an API key at once, and the streams of its user. Return what it was."""
+        return self._call(calls.revoke_key(id), timeout)
+
     def drain(self, *, restart_grace: Seconds | None = None, timeout: Seconds | None = None) -> bool:
         """End the server as planned; return True if all updates under way were finished.
 

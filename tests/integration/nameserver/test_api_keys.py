@@ -65,12 +65,9 @@ def test_every_method_refuses_a_key_that_does_not_hold(server):
             for name, method in vars(stub(channel)).items():
                 is_stream = isinstance(method, grpc.UnaryStreamMultiCallable | grpc.StreamStreamMultiCallable)
                 takes_stream = isinstance(method, grpc.StreamUnaryMultiCallable | grpc.StreamStreamMultiCallable)
+                request = iter(()) if takes_stream else _empty(stub, name)
                 with pytest.raises(grpc.RpcError) as caught:
-                    found = method(
-                        iter(()) if takes_stream else _empty(stub, name), timeout=SECONDS, metadata=bearer(forged)
-                    )
-                    if is_stream:
-                        list(found)
+                    _answers(method, request, bearer(forged), is_stream=is_stream)
                 assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED, name
         for path in ("/grpc.health.v1.Health/Check", "/shadowtree.v1.PeerService/Identify"):
             error = refusal(channel.unary_unary(path), b"", metadata=bearer(forged))
@@ -79,6 +76,11 @@ def test_every_method_refuses_a_key_that_does_not_hold(server):
         with pytest.raises(grpc.RpcError) as caught:
             list(channel.stream_stream(reflection)(iter([b"\x3a\x00"]), timeout=SECONDS, metadata=bearer(forged)))
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def _answers(method, request, metadata, *, is_stream):
+    found = method(request, timeout=SECONDS, metadata=metadata)
+    return list(found) if is_stream else found
 
 
 def _empty(stub, name):
@@ -110,15 +112,14 @@ def used(server, id_):
 
 
 def test_a_stream_ends_with_the_key_of_its_caller(server):
-    expires_ms = int(time.time() * 1000) + 1_500
-    made = create(server, expires_ms=expires_ms)
+    made = create(server, life_ms=1_500)
     begin = name_service_pb2.WatchRequest(subnet="b.c")
     watching = server.names.Watch(begin, metadata=bearer(made.secret), timeout=SECONDS)
     with pytest.raises(grpc.RpcError) as caught:
         list(watching)
     assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
     assert "expired" in caught.value.details()
-    assert time.time() * 1000 >= expires_ms - 50
+    assert time.time() * 1000 >= made.key.expires_ms - 50
 
 
 @pytest.mark.parametrize("principal", ["", "ann", "operator@local", "guest@b.c", "anonymous", "ann@s.t"])

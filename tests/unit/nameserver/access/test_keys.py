@@ -189,7 +189,8 @@ async def test_a_failed_use_is_no_use(database):
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
-        ({"expires_ms": 9}, "expires_ms"),
+        ({"life_ms": -1}, "life_ms"),
+        ({"life_ms": 2**60}, "life_ms"),
         ({"privileges": ["fly"]}, "privileges"),
         ({"networks": ["192.0.2.7/24"]}, "networks"),
         ({"networks": ["here"]}, "networks"),
@@ -198,17 +199,17 @@ async def test_a_failed_use_is_no_use(database):
     ],
 )
 def test_bounds_that_are_wrong_are_refused(wrong, field):
-    given = {"expires_ms": None, "privileges": (), "networks": (), "note": "", "now": 10} | wrong
+    given = {"life_ms": 0, "privileges": (), "networks": (), "note": "", "now": 10} | wrong
     refusal = refused(read_bounds, **given)
     assert (refusal.reason, refusal.facts["field"]) == (Reason.INVALID_REQUEST, field)
 
 
 def test_a_key_has_few_networks():
     networks = [f"192.0.{number}.0/24" for number in range(NETWORKS_LIMIT + 1)]
-    refusal = refused(read_bounds, expires_ms=None, privileges=(), networks=networks, note="", now=10)
+    refusal = refused(read_bounds, life_ms=0, privileges=(), networks=networks, note="", now=10)
     assert refusal.reason is Reason.LIMIT_EXCEEDED
 
 
 def test_bounds_have_one_form():
-    found = read_bounds(expires_ms=11, privileges=["view", "check", "view"], networks=["192.0.2.1"], note="n", now=10)
+    found = read_bounds(life_ms=1, privileges=["view", "check", "view"], networks=["192.0.2.1"], note="n", now=10)
     assert found == KeyBounds(11, ("check", "view"), ("192.0.2.1/32",), "n")
