@@ -210,6 +210,7 @@ if TYPE_CHECKING:
     from namegraph.state.durable_maps import KeyForm as KeyForm
     from namegraph.state.durable_maps import VolatileState as VolatileState
     from namegraph.state.durable_maps import packed as packed
+    from namegraph.state.given_up import GivenUp as GivenUp
     from namegraph.state.incarnations import GREATEST_LEAP as GREATEST_LEAP
     from namegraph.state.incarnations import LEAST_LEAP as LEAST_LEAP
     from namegraph.state.incarnations import Incarnations as Incarnations
@@ -414,6 +415,7 @@ _PUBLIC_NAMES = {
     ),
     "namegraph.state.recovery": ("InconsistentStateError",),
     "namegraph.state.reliable_channels": ("Channels",),
+    "namegraph.state.given_up": ("GivenUp",),
     "namegraph.state.incarnations": (
         "GREATEST_LEAP",
         "Incarnations",

@@ -14,7 +14,7 @@ Source: docs/protocol-updates.md, "An update, from command to answer" and "Many 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from heapq import nsmallest
 from typing import Self, assert_never
@@ -77,12 +77,14 @@ from namegraph.state.checkpoints import Checkpoints, Heard
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.durable_maps import DurableState
 from namegraph.state.future_view_buffer import FutureViewBuffer
+from namegraph.state.given_up import GivenUp, GivenUpServers
 from namegraph.state.incarnations import FIRST_INCARNATION, Incarnations
 from namegraph.state.peer_table import PeerTable
 from namegraph.state.pending_requests import PendingRequest, PendingRequests, own_request
 from namegraph.state.recovery import InconsistentStateError, restore_graph
 from namegraph.state.reliable_channels import Channels
 from namegraph.state.request_log import REQUEST_ID_LENGTH_LIMIT, RequestLog, digest_of
+from namegraph.state.wait_limits import AttentiveClock, WaitLimits
 from namegraph.update.admission import OperationCollector, collect_import
 from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.commit_share import read_share
@@ -95,6 +97,7 @@ from namegraph.update.composite import (
     unchanged_of,
 )
 from namegraph.update.coordinator import Coordinator
+from namegraph.update.entry_timeouts import AttemptTimeouts, EntryTimeouts
 from namegraph.update.forgetting import Forgetting
 from namegraph.update.import_plan import ImportOperations
 from namegraph.update.locality import (
@@ -216,6 +219,11 @@ class ServerCore(CoreQueries):
         self._cuts_taken: list[Cut] = []
         """Cuts that were taken in this step."""
         self._turns_wait_since = None
+        self._wait_limits = WaitLimits()
+        self._attentive = AttentiveClock()
+        self._given_up = GivenUpServers()
+        self._entry_timeouts = EntryTimeouts(context, self.entries)
+        self._attempt_timeouts = AttemptTimeouts()
 
     def _restore_requests(self) -> None:
         for found in self._coordinator.restore():
@@ -375,10 +383,57 @@ class ServerCore(CoreQueries):
             case AddPeer() | RemovePeer() | ConfigurePeer():
                 effects.replies.append(Reply(event.ticket, self._change_peers(event)))
                 self._views.agreement.reconsider()
-            case Tick():
+            case Tick(is_deaf):
                 self._coordinator.tick(now)
+                if self._attentive.looked_at is not None:
+                    self._look_at_waits(now, is_deaf=is_deaf)
             case _:
                 assert_never(event)
+
+    def _look_at_waits(self, now: float, *, is_deaf: bool) -> None:
+        """End the waits for other servers that have taken too long."""
+        limits, attentive = self._wait_limits, self._attentive
+        if limits is None or not attentive.look(now, limits, is_deaf=is_deaf):
+            return
+        silent = self._views.look(attentive.seconds, limits)
+        if self._context.view_change_in_progress:
+            self._entry_timeouts.forget_all()
+            self._attempt_timeouts.forget_all()
+        else:
+            overdue = self._entry_timeouts.look(attentive.seconds, limits)
+            for update_id in overdue.to_give_up:
+                self._participant.give_up(update_id)
+            for update_id in overdue.to_forget:
+                self._participant.forget_refused(update_id)
+            silent.update(overdue.silent)
+            for update_id in self._attempt_timeouts.look(self._coordinator.attempts(limits), now):
+                silent.update(dict.fromkeys(self._coordinator.end_attempt(update_id), "does not answer"))
+        for server, why in silent.items():
+            self._give_up(server, why, now, limits)
+
+    def _give_up(self, server: ServerId, why: str, now: float, limits: WaitLimits) -> None:
+        """Count a connected server as lost, because it does not do what this one waits for. The shell ends its
+        session."""
+        context = self._context
+        if server == self.server or server in context.lost:
+            return
+        self._given_up.give_up(server, why, now, limits)
+        self.channels.faults[server, PeerFault.TOO_SLOW] += 1
+        context.lost[server] = why
+        self._coordinator.peer_lost(server)
+        self._views.agreement.lost(server)
+
+    def given_up(self, now: float) -> Mapping[ServerId, GivenUp]:
+        """Return the connected servers that are not taken back yet, because they let this one wait for too long."""
+        return self._given_up.all(now)
+
+    def limit_waits(self, limits: WaitLimits | None) -> None:
+        """Set the limits of waits for other servers. None: this server waits for ever."""
+        self._wait_limits = limits
+
+    def let_be_slow(self, may_be_slow: Callable[[ServerId], bool]) -> None:
+        """Set which coordinators have more time for large updates. All of them have by default."""
+        self._entry_timeouts.may_be_slow = may_be_slow
 
     def _take_update(self, command: Write, now: float, records: Records) -> Reply | None:
         """Return the reply to a write. None if it must wait for other servers."""
@@ -674,6 +729,18 @@ class ServerCore(CoreQueries):
             self.channels.faults.update(context.faults)
             context.faults = []
         self._turns_wait_since = now if effects.cuts else None
+        if self._wait_limits is not None:
+            self._attentive.run(now, waits=self._waits_for_others())
+
+    def _waits_for_others(self) -> bool:
+        """Return True if this server may be waiting for other servers."""
+        context = self._context
+        return bool(
+            self.entries.by_update
+            or self._coordinator.is_any_running
+            or context.view_change_in_progress
+            or not context.view_active
+        )
 
     def _answer(self, event: BegunAgain | Ended | Over, effects: Effects) -> None:
         """Tell callers the results of their updates."""

@@ -284,6 +284,10 @@ class KeepAccess:
 class Tick:
     """Time has passed: a deadline of the core may have come."""
 
+    is_deaf: bool = False
+    """True if letters of other servers wait outside the core. The time until the next tick does not count against
+    their senders."""
+
 
 Write = UpdateCommand | ImportCommand | SetDetails
 """Commands that a request id names."""

@@ -27,6 +27,7 @@ from namegraph.state.incarnations import Incarnations
 from namegraph.state.peer_table import PeerTable
 from namegraph.state.request_log import RequestLog
 from namegraph.state.uncertainty import Uncertainty, is_certain
+from namegraph.state.wait_limits import AttentiveClock, WaitLimits
 from namegraph.update.admission import no_group_here
 from namegraph.update.arc_authority import End, authority_over, marked
 from namegraph.update.caller_rights import CallerRights, groups_to_tell
@@ -61,6 +62,8 @@ class CoreQueries:
     """Cached `Uncertainty` of one site, valid in the common case that nothing is uncertain."""
     _turns_wait_since: float | None
     """Time of the last step if it began no turn because it took a cut. Else None."""
+    _wait_limits: WaitLimits | None
+    _attentive: AttentiveClock
 
     def kept(self, *, latest: bool = False) -> AbstractContextManager[CoreQueries]:
         """Return this state as it is, for as long as a context lasts.
@@ -237,7 +240,8 @@ class CoreQueries:
         """Time at which a `Tick` is due, on the clock of `step`'s `now`. None if none is due."""
         if self._turns_wait_since is not None:
             return self._turns_wait_since
-        deadlines = (self._coordinator.next_deadline(), self._forgetting.next_look)
+        look_at = None if self._wait_limits is None else self._attentive.due(self._wait_limits)
+        deadlines = (self._coordinator.next_deadline(), self._forgetting.next_look, look_at)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     @property

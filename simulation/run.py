@@ -20,6 +20,7 @@ from namegraph import (
     UpdateCommand,
     subnet_of,
 )
+from namegraph.state.wait_limits import WaitLimits
 from namegraph.update.locality import names_in
 from simulation.checks.cluster_invariants import check_all, check_quiet, check_settled
 from simulation.checks.effect_check import EffectsCheck
@@ -135,10 +136,12 @@ class SeedRun:
         faults: bool = False,
         messages: bool = False,
         composites: bool = False,
+        wait_limits: WaitLimits | None = None,
     ) -> None:
         """Prepare a seed.
 
         `servers`, `updates`: None if the seed draws them.
+        `wait_limits`: limits of the servers' waits for one another. None: they wait for ever.
         `faults`: True if links break, servers pause or stay away, and disks are slow.
         `messages`: True if clients send messages to groups, and listen.
         `composites`: True if clients rename groups, take names over and leave everywhere. False leaves older seeds as
@@ -160,6 +163,7 @@ class SeedRun:
             forgets_at_once=seed % 3 != 0,
             begun_limit=1 if seed % 4 == 0 else None,
             absence_limit=Random(f"limit of {seed}").choice(ABSENCE_LIMITS) if faults else None,  # noqa: S311 - as above
+            wait_limits=wait_limits,
         )
         self._population = populate(chance, subnets, composites=composites)
         self._population.has_composites = composites

@@ -27,6 +27,7 @@ class PeerFault(StrEnum):
     TOO_EARLY = "sends too much in a view that is not installed here"
     NOT_OUR_VIEW = "sends this server a message meant for another view or leader"
     NOT_READY = "commits an update for which this server is not ready"
+    TOO_SLOW = "lets this server wait for too long"
     UNSAID = "is ready but leaves out what the outcome needs"
     UNASKED = "answers about an update that it was not asked about"
     NOT_ITS_ANCESTRY = "is ready with wrong ancestry of this server's nodes"

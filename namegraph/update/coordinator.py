@@ -22,7 +22,7 @@ Source: NG 6.2, 6.4; docs/protocol-updates.md, "Many servers".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from namegraph.graph.apply_delta import name_effects
@@ -36,6 +36,7 @@ from namegraph.model.refusals import Reason, Refusal, RefusedError
 from namegraph.model.rows import NodeKind, RequestId
 from namegraph.state.context import ServerContext
 from namegraph.state.durable_maps import UPDATES, DurableMap
+from namegraph.state.wait_limits import WaitLimits
 from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.arc_outcomes import UnsaidError
 from namegraph.update.commit_share import share_of
@@ -46,13 +47,14 @@ from namegraph.update.import_plan import ImportOperations
 from namegraph.update.locality import companions_judged
 from namegraph.update.operation_rights import replacements_of, word_for
 from namegraph.update.participant import Participant
-from namegraph.update.participant_shares import parts_of
+from namegraph.update.participant_shares import parts_of, stated_size
 from namegraph.update.transaction import RUNNING, BegunAgain, Ended, Over, Phase, Plan, Transaction
 from namegraph.wire.arc_sets import count_of, each_arc
 from namegraph.wire.codec import encode_outcome
 from namegraph.wire.message_parts import CallerWord, Cover, OnwardServers, PendingEntry, Step, Update, UpdateId
 from namegraph.wire.older_forms import outcome_in_columns
 from namegraph.wire.update_messages import (
+    GIVEN_UP,
     Abort,
     Commit,
     Done,
@@ -251,8 +253,14 @@ class Coordinator:
 
     def refuse(self, sender: ServerId, refuse: Refuse) -> None:
         """Record that a participant refuses. The update ends, or begins again, once all servers that judge it have
-        answered."""
+        answered.
+
+        A participant that gave its entry up judges nothing any more.
+        """
         running = self._running.get(refuse.update_id)
+        if refuse.number == GIVEN_UP and running is not None and running.phase in (Phase.ORDER, Phase.READY):
+            self._begin_anew(running, refuse.refusal)
+            return
         self._keep_early(running, sender, refuse)
         if running is None or running.phase is not Phase.READY:
             return
@@ -263,6 +271,43 @@ class Coordinator:
         # The last voter knows the final priority before its vote arrives here, and may have handed it on with an entry.
         if running is not None and running.phase is Phase.ORDER:
             running.early.append((sender, answer))
+
+    def attempts(self, limits: WaitLimits) -> Iterator[tuple[UpdateId, float]]:
+        """Yield the undecided updates that wait for votes or answers, each with the limit of one attempt in seconds."""
+        for running in self._running.values():
+            if running.phase in (Phase.ORDER, Phase.READY):
+                limit = limits.answer if self._is_suspension(running) else limits.attempt
+                yield running.update_id, limit + limits.allowance(stated_size(running.plan))
+
+    def end_attempt(self, update_id: UpdateId) -> list[ServerId]:
+        """End an attempt that takes too long. Return the servers that are to blame.
+
+        While arcs are being suspended no client's update is under way. A participant that does not answer then waits
+        for nothing else, so this server cannot go on with it.
+        """
+        running = self._running.get(update_id)
+        if running is None or running.phase not in (Phase.ORDER, Phase.READY):
+            return []
+        missing = self._missing(running)
+        if self._is_suspension(running):
+            silent = [server for server in self._waited_for(running) if server != self._context.server]
+            if silent:
+                return silent
+        why = f"{running.update_id.coordinator} gave the update up: not all servers {_MISSING[running.phase]} in time"
+        self._begin_anew(running, Refusal(Reason.UNAVAILABLE, f"{why} ({missing}); nothing was done, try again"))
+        return []
+
+    def _is_suspension(self, running: Transaction) -> bool:
+        return running.plan.is_own and not self._context.view_active
+
+    def _begin_anew(self, running: Transaction, refusal: Refusal) -> None:
+        """Begin an update again because it took too long. An update that takes long to begin is refused instead."""
+        is_small = running.plan.is_own or _may_be_queued(running.plan)
+        if not is_small or (running.attempt >= ATTEMPTS_LIMIT and not running.plan.is_own):
+            self._abort(running, refusal)
+            return
+        self._end_without_trace(running)
+        self._start_again(running, running.plan, attempt=running.attempt + 1)
 
     def tick(self, now: float) -> None:
         """End the updates whose deadline has passed."""
@@ -412,6 +457,11 @@ class Coordinator:
             is_confirmed = sender != self._context.server and not running.apply_own_share_later and not running.told
             self._tell(running, Over(done.update_id, is_confirmed=is_confirmed, effects=united_reports(running.told)))
 
+    @property
+    def is_any_running(self) -> bool:
+        """True if any update of this coordinator is not over."""
+        return bool(self._running)
+
     def is_idle(self) -> bool:
         """Return True if no update of this coordinator is under way."""
         return all(running.phase is Phase.FINISHED for running in self._running.values())
@@ -440,7 +490,7 @@ class Coordinator:
         parts = parts_of(running, [server for server in to_ask if server not in running.asked], context=self._context)
         # A server that was asked before knows the operations.
         plan = running.plan
-        known = Update(running.update_id, (), plan.size, (), plan.read, cut=plan.cut)
+        known = Update(running.update_id, (), stated_size(plan), (), plan.read, cut=plan.cut)
         for server in to_ask:
             before = running.asked.get(server)
             cover = running.asked[server] = running.wanted[server]

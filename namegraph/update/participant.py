@@ -25,7 +25,7 @@ from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, SetPolicy
 from namegraph.model.outcomes import Member
 from namegraph.model.protocol_versions import LISTS_VERSION, RIGHTS_VERSION
-from namegraph.model.refusals import Reason
+from namegraph.model.refusals import Reason, Refusal
 from namegraph.model.rows import NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.rights.callers import CallerFacts
@@ -45,6 +45,7 @@ from namegraph.wire.arc_sets import children_of, each_arc, joined_parents_of, no
 from namegraph.wire.message_parts import ArcId, CallerWord, Cohort, KnownArc, PendingEntry, Update, UpdateId
 from namegraph.wire.older_forms import ready_in_columns
 from namegraph.wire.update_messages import (
+    GIVEN_UP,
     Abort,
     Commit,
     Done,
@@ -116,6 +117,16 @@ class Participant:
     def drop(self, drop: Drop) -> None:
         """Forget an entry that was handed on here too late to matter."""
         self._forget(drop.update_id)
+
+    def give_up(self, update_id: UpdateId) -> None:
+        """Give up an entry whose coordinator says nothing, and tell the coordinator: this server will not be ready."""
+        why = f"{self._context.server} heard no more of the update for too long; nothing was done, try again"
+        self._context.send(update_id.coordinator, Refuse(update_id, GIVEN_UP, Refusal(Reason.UNAVAILABLE, why)))
+        self._forget(update_id)
+
+    def forget_refused(self, update_id: UpdateId) -> None:
+        """Forget an update that was refused here and whose coordinator does not say so."""
+        self._forget(update_id)
 
     def take_next_turn(self) -> bool:
         """Let the first update whose turn has come check and answer. Return False if there is none."""

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from namegraph.model.names import ServerId
 from namegraph.model.operations import CreateGroup, DeleteGroup, LeaveArc, SetPolicy
 from namegraph.state.context import ServerContext
+from namegraph.state.wait_limits import MOST_ALLOWED_OPERATIONS
 from namegraph.update.arc_authority import authority_over
 from namegraph.update.import_plan import ImportOperations
-from namegraph.update.transaction import Transaction
+from namegraph.update.transaction import Plan, Transaction
 from namegraph.wire.message_parts import ArcId, Step, SuspendArc, Update
 
 
@@ -24,7 +25,7 @@ def parts_of(running: Transaction, servers: Sequence[ServerId], *, context: Serv
             server: Update(
                 running.update_id,
                 (),
-                plan.size,
+                stated_size(plan),
                 (),
                 read=None,
                 is_of_client=True,
@@ -55,6 +56,14 @@ def parts_of(running: Transaction, servers: Sequence[ServerId], *, context: Serv
         )
         for server in servers
     }
+
+
+def stated_size(plan: Plan) -> int:
+    """Return the number of operations that participants are told: that of the client's request, or of an import.
+
+    A larger number than the one with the longest allowance says no more, and would count as a leap.
+    """
+    return min(len(plan.operations), MOST_ALLOWED_OPERATIONS) if plan.is_import else plan.size
 
 
 def _homes_of(operation: Step, context: ServerContext) -> tuple[ServerId, ...]:

@@ -13,7 +13,7 @@ from namegraph.state.context import ServerContext
 from namegraph.update.order_queue import Entries
 from namegraph.update.transaction import Transaction
 from namegraph.verify.commit_rules_ancestry import are_held_here
-from namegraph.wire.update_messages import Ready, Refuse
+from namegraph.wire.update_messages import GIVEN_UP, Ready, Refuse
 
 
 def fault_in_answer(
@@ -27,7 +27,8 @@ def fault_in_answer(
 ) -> PeerFault | None:
     """Return the fault in an answer to an update of this coordinator. None if there is none."""
     if sender not in running.asked:
-        return PeerFault.UNASKED
+        is_holder = isinstance(answer, Refuse) and answer.number == GIVEN_UP and sender in running.holders
+        return None if is_holder else PeerFault.UNASKED
     if isinstance(answer, Ready):
         is_known = are_held_here(answer.ancestry, context=context, records=records, entries=entries)
         return None if is_known else PeerFault.NOT_ITS_ANCESTRY

@@ -14,7 +14,11 @@ first view.
 
 While no server was ever lost, the first view holds all servers that meet, and nothing is agreed on.
 
-Source: docs/protocol-partitions.md, "Views"; docs/decisions/0011-views.md.
+A leader whose view is not installed in time is passed over, for ever longer: others lead meanwhile, with it as a
+member. All servers judge a leader by the same limit, the leader itself included. A member that does not accept in time
+is lost to its leader, whose view goes on without it.
+
+Source: docs/protocol-partitions.md, "Views"; docs/decisions/0011-views.md, docs/decisions/0050-bounded-waits.md.
 """
 
 from __future__ import annotations
@@ -24,8 +28,20 @@ from dataclasses import dataclass, field
 
 from namegraph.model.names import ServerId
 from namegraph.state.context import ServerContext
+from namegraph.state.wait_limits import WaitLimits
 from namegraph.wire.message_parts import FIRST_VIEW, UpdateId, ViewId
 from namegraph.wire.view_messages import Accept, Decline, ExcludedFromView, Install, Propose, Reach
+
+DOES_NOT_AGREE = "does not agree on a view"
+"""Reason of a member that was given up by the leader of a proposal."""
+
+
+@dataclass(slots=True)
+class _PassedOver:
+    """A leader that let this server wait for too long, in seconds of the attentive clock."""
+
+    until: float = 0.0
+    times: int = 0
 
 
 @dataclass(slots=True)
@@ -35,6 +51,8 @@ class _Proposal:
     view: ViewId
     servers: tuple[ServerId, ...]
     accepted: dict[ServerId, Accept] = field(default_factory=dict)
+    looked_at_first: float | None = None
+    """Time of the first look at the proposal, on the attentive clock."""
 
 
 class Agreement:
@@ -58,6 +76,13 @@ class Agreement:
         """Last report of this server to each server that may lead it now."""
         self._is_stirred = False
         """True if any server was ever lost, as far as this one has heard."""
+        self._waited: dict[ServerId, float] = {}
+        """Seconds for which this server was in no view, by the leader that it waited for, since the last view."""
+        self._passed_over: dict[ServerId, _PassedOver] = {}
+        self._looked_at = 0.0
+        """Time of the last look, on the attentive clock."""
+        self._limits: WaitLimits | None = None
+        """Limits of the last look. None before the first."""
 
     def met(self, server: ServerId) -> None:
         """Record that a server is reached."""
@@ -73,6 +98,50 @@ class Agreement:
         for known in (self._reports, self._outside_of, self._declined):
             known.pop(server, None)
         self.reconsider()
+
+    def look(self, seconds: float, limits: WaitLimits) -> dict[ServerId, str]:
+        """Judge the waits for a view. Return the members that do not accept, with the reason.
+
+        `seconds`: time on the attentive clock.
+        """
+        context, passed = self._context, seconds - self._looked_at
+        self._looked_at, self._limits = seconds, limits
+        if not context.view_change_in_progress:
+            self._waited.clear()
+            if any(one.until and one.until <= seconds for one in self._passed_over.values()):
+                self._end_passing_over(seconds)
+            return {}
+        self._end_passing_over(seconds)
+        if self._proposal is not None:
+            first = self._proposal.looked_at_first
+            if first is None:
+                self._proposal.looked_at_first = seconds
+            elif seconds - first >= limits.accept:
+                missing = [each for each in self._proposal.servers if each not in self._proposal.accepted]
+                if missing:
+                    return dict.fromkeys(missing, DOES_NOT_AGREE)
+        leader = context.promised.leader
+        self._waited[leader] = self._waited.get(leader, 0.0) + passed
+        if self._waited[leader] >= limits.install:
+            self.pass_over(leader, seconds, limits)
+        return {}
+
+    def pass_over(self, leader: ServerId, seconds: float, limits: WaitLimits) -> None:
+        """Let other servers lead for a while, twice as long as the last time."""
+        self._waited.pop(leader, None)
+        found = self._passed_over.setdefault(leader, _PassedOver())
+        found.until = seconds + min(limits.install * 2.0**found.times, limits.longest_away)
+        found.times = min(found.times + 1, 32)
+        if leader == self._context.server:
+            self._proposal = None
+        self.reconsider()
+
+    def _end_passing_over(self, seconds: float) -> None:
+        over = [server for server, one in self._passed_over.items() if one.until and one.until <= seconds]
+        for server in over:
+            self._passed_over[server].until = 0.0
+        if over:
+            self.reconsider()
 
     def begin_again(self, *, leap: int) -> None:
         """Begin again after this server has gone back: in a view of its own, of a number never given, until others are
@@ -107,9 +176,10 @@ class Agreement:
         context = self._context
         self._highest = max(self._highest, propose.view.number)
         reached = self._reached()
-        leaders = {reached[0], self._available()[0]}
+        leader = self._first_to_lead(reached)
+        leaders = {leader, self._first_to_lead(self._available())}
         if sender not in leaders or propose.view <= context.promised:
-            context.post(sender, Decline(propose.view, context.promised, reached[0]))
+            context.post(sender, Decline(propose.view, context.promised, leader))
             return
         self._outside_of.clear()
         self._proposal = None
@@ -125,6 +195,10 @@ class Agreement:
         self._highest = max(self._highest, decline.promised.number)
         proposed = self._context.view if self._proposal is None else self._proposal.view
         if decline.view != proposed:
+            return
+        if decline.leader > self._context.server and decline.leader not in self._lost and self._limits is not None:
+            # The sender passes this server over.
+            self.pass_over(self._context.server, self._looked_at, self._limits)
             return
         if decline.leader != self._context.server:
             self._declined[sender] = None
@@ -175,12 +249,13 @@ class Agreement:
         reached, available = self._reached(), self._available()
         report = Reach(context.promised, tuple(reached))
         # The second leader is used as long as the first one leaves this server out.
-        leaders = {reached[0], available[0]} - {context.server}
+        first_available = self._first_to_lead(available)
+        leaders = {self._first_to_lead(reached), first_available} - {context.server}
         for leader in sorted(leaders):
             if self._told.get(leader) != report:
                 context.post(leader, report)
         self._told = dict.fromkeys(leaders, report)
-        if available[0] == context.server:
+        if first_available == context.server:
             self._lead(self._clique([server for server in available if server not in self._declined]))
         else:
             self._proposal = None
@@ -234,16 +309,30 @@ class Agreement:
         """Return the reached servers that have not left this one out."""
         return [server for server in self._reached() if not self._leaves_this_out(server)]
 
+    def _first_to_lead(self, servers: list[ServerId]) -> ServerId:
+        """Return the smallest of some sorted servers that is not passed over. The smallest if all are."""
+        passed_over = self._passed_over
+        if not passed_over:
+            return servers[0]
+        return next((each for each in servers if not self._is_passed_over(each)), servers[0])
+
+    def _is_passed_over(self, server: ServerId) -> bool:
+        found = self._passed_over.get(server)
+        return found is not None and found.until > 0.0
+
     def _servers(self) -> list[ServerId]:
         return sorted({*self._context.table.servers(), self._context.server})
 
     def _clique(self, servers: Iterable[ServerId]) -> tuple[ServerId, ...]:
-        """Return servers that all reach one another, as far as is known, taken greedily in the order given."""
+        """Return servers that all reach one another, as far as is known, taken greedily.
+
+        Servers that are passed over come last, so that none of them displaces another server.
+        """
         found: list[ServerId] = []
-        for server in servers:
+        for server in sorted(servers, key=lambda each: (self._is_passed_over(each), each)):
             if all(self._reaches(server, other) and self._reaches(other, server) for other in found):
                 found.append(server)
-        return tuple(found)
+        return tuple(sorted(found))
 
     def _leaves_this_out(self, server: ServerId) -> bool:
         """Return True if a server is in a view without this one, as far as is known, and has promised no view since."""

@@ -25,6 +25,7 @@ from namegraph.reconcile.reconciliation import Reconciliation
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.durable_maps import SERVERS, TEXTS, DurableMap, packed, packed_small
 from namegraph.state.view_phase import ViewEvent, ViewPhase
+from namegraph.state.wait_limits import WaitLimits
 from namegraph.update.commit_share import read_share
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.participant import Participant
@@ -57,6 +58,12 @@ ENTERING = "entering"
 """Rows: arcs to be suspended, by the server that they enter."""
 
 
+DOES_NOT_SUSPEND = "does not suspend arcs"
+"""Reason of a server that was given up: it speaks for an origin, and lets a view wait."""
+DOES_NOT_OPEN = "does not open its view"
+"""Reason of a leader that was given up."""
+
+
 class ViewChange:
     """One server's actions when views end and begin."""
 
@@ -71,6 +78,8 @@ class ViewChange:
         self.agreement = Agreement(context, self.give_up_view)
         self.healing = Reconciliation(context, participant, coordinator)
         self._suspending: UpdateId | None = None
+        self._installed_at: float | None = None
+        """Time of the first look at a view that is not open, on the attentive clock."""
         self._entering = DurableMap(context.durable, ENTERING, SERVERS, packed_small(tuple[ArcId, ...]))
         """Arcs to be suspended, by the server that they enter."""
         self._due: dict[ServerId, None] = {}
@@ -102,6 +111,28 @@ class ViewChange:
             self._participant.ready_updates(),
             tuple(self._participant.decided.all_kept()),
         )
+
+    def look(self, seconds: float, limits: WaitLimits) -> dict[ServerId, str]:
+        """Judge the waits for other servers while a view is agreed on, and until it is open. Return the servers that
+        were waited for in vain, with the reason.
+
+        `seconds`: time on the attentive clock.
+        """
+        context = self._context
+        silent = self.agreement.look(seconds, limits)
+        if context.view_change_in_progress or context.view_active:
+            self._installed_at = None
+            return silent
+        if self._installed_at is None:
+            self._installed_at = seconds
+        waited = seconds - self._installed_at
+        if context.view.leader == context.server and waited >= limits.settle:
+            leaders = {self._cohort_leader_of(origin) for origin in context.members.values()}
+            missing = sorted(leaders - self._settled.keys() - {context.server})
+            silent.update(dict.fromkeys(missing, DOES_NOT_SUSPEND))
+        elif context.view.leader != context.server and waited >= limits.open:
+            silent[context.view.leader] = DOES_NOT_OPEN
+        return silent
 
     def receive(self, sender: ServerId, message: ViewMessage) -> None:
         """Handle a message about views, or about changes made while apart. Messages of this server to itself are
@@ -172,6 +203,7 @@ class ViewChange:
         context.origin = Cohort(install.view, self._cohort_leader_of(context.members[context.server]))
         context.view_floor = Priority(install.counter + 1, NEVER.server)
         self._settled, self._healed, self._suspending = {}, {}, None
+        self._installed_at = None
         self._entering.clear()
         self.healing.view_ended(undone)
         self._participant.decided.installed()
@@ -264,6 +296,8 @@ class ViewChange:
         events, self._coordinator.own_events = self._coordinator.own_events, []
         for event in events:
             match event:
+                case BegunAgain(before, now) if before == self._suspending:
+                    self._suspending = now
                 case BegunAgain(before, now):
                     self.healing.begun_again(before, now)
                 case Over(update_id, is_done) if update_id == self._suspending:

@@ -41,6 +41,9 @@ from namegraph.wire.message_parts import (
     Vnid,
 )
 
+GIVEN_UP = 0
+"""Value of `Refuse.number` if the sender gave its entry up, because the coordinator said nothing for too long."""
+
 
 class Order(Struct, frozen=True, array_like=True, tag=True):
     """Coordinator to participant: make an entry for an update, or extend the entry.
@@ -150,7 +153,7 @@ class Refuse(Struct, frozen=True, array_like=True, tag=True):
 
     update_id: UpdateId
     number: int
-    """Place of the operation that cannot be done."""
+    """Place of the operation that cannot be done, from 1. `GIVEN_UP` if no operation is the cause."""
     refusal: Refusal
     to_leave: tuple[ArcId, ...] = ()
 

@@ -46,6 +46,7 @@ from namegraph import (
     UpdateId,
 )
 from namegraph.events import Reply
+from namegraph.state.wait_limits import WaitLimits
 from namegraph.wire.codec import Message, decode
 from resolver.reach import GraphReach
 from simulation.cluster.disk import Disk, HeldAnswer, Inflow, StepQueue, TakenStep
@@ -160,12 +161,15 @@ class Cluster:
         absence_limit: float | None = None,
         is_configured: bool = True,
         core_type: type[Server] = Server,
+        wait_limits: WaitLimits | None = None,
     ) -> None:
         """Create one server for each subnet, named after the subnet.
 
         `begun_limit`: limit on client updates under way at one coordinator, which queues further updates. None: the
         default limit of a coordinator.
         `core_type`: the class of the core of each server.
+        `wait_limits`: limits of the waits for connected servers, in units of simulated time. None: servers wait for
+        ever.
         `is_configured`: True if the addresses of peers come from the configuration, False if an operator adds the
         peers.
         `forgets_at_once`: True if servers forget left arcs whenever they can, and do not wait until many have come
@@ -223,7 +227,7 @@ class Cluster:
         self._crashes, self._restart_share = crashes, restart_share
         self._own_parts_later, self._begun_limit = own_parts_later, begun_limit
         self._forgets_at_once, self._absence_limit = forgets_at_once, absence_limit
-        self._is_configured, self._core_type = is_configured, core_type
+        self._is_configured, self._core_type, self._wait_limits = is_configured, core_type, wait_limits
         self._after_step: Callable[[], None] | None = None
         self._armed: dict[ServerId, float] = {}
         self._asking: dict[int, tuple[ServerId, UpdateCommand | ReadCommand]] = {}
@@ -679,6 +683,7 @@ class Cluster:
             core.forget_at_once()
         core.limit_absences(self._absence_limit)
         core.protect(self._policies.get(server))
+        core.limit_waits(self._wait_limits)
         self.watcher.starts(core)
         self._armed.pop(server, None)
 
