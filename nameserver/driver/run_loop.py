@@ -638,7 +638,7 @@ class RunLoop:
 
     def _tick(self) -> None:
         self._disarm_timer()
-        self._step(Tick())
+        self._step(Tick(is_deaf=self.storage_failure is not None or self._is_full()))
 
     async def _is_woken(self) -> bool:
         """Wait until there is work to do, or it is time to probe. Return False if the database is to be probed."""

@@ -20,6 +20,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
+from math import ceil
 from typing import assert_never
 
 from delivery.origin.backlogs import Unconfirmed
@@ -424,12 +425,22 @@ class PeerTransport:
 
     def _judge(self, hello: Hello, link: Link | None, address: str) -> Goodbye | None:
         if link is not None:
-            return judge(hello, self._core, expected=link.subnets) or self._going_back.judge(hello)
+            refusal = judge(hello, self._core, expected=link.subnets)
+            return refusal or self._not_taken_back(hello) or self._going_back.judge(hello)
         refusal = judge(hello, self._core)
         if refusal is not None:
             self._refused_caller(hello, refusal, address)
             return refusal
-        return self._going_back.judge(hello)
+        return self._not_taken_back(hello) or self._going_back.judge(hello)
+
+    def _not_taken_back(self, hello: Hello) -> Goodbye | None:
+        """Return the answer to a server that let this one wait for too long, while it is not taken back."""
+        now = self._clock()
+        given_up = self._core.given_up(now).get(hello.server)
+        if given_up is None:
+            return None
+        seconds = ceil(given_up.until - now)
+        return Goodbye(GoodbyeReason.NOT_HEARD, f"{given_up.why}; {self._core.server} takes it back in {seconds} s")
 
     def _refused_caller(self, hello: Hello, refusal: Goodbye, address: str) -> None:
         silent = [link for link in self._links.of(hello) if not link.is_connected]
@@ -633,6 +644,7 @@ class PeerTransport:
         for server, watch in self._watches.look():
             self._lost(server, watch.why)
         self._end_leaping()
+        self._end_given_up()
         now = self._watches.now()
         for server in list(self._open):
             watch = self._watches.of(server)
@@ -649,6 +661,13 @@ class PeerTransport:
             if conversation is not None:
                 why = f"{server} counts to {number}, too far above all that {self._core.server} knows"
                 conversation.part(Goodbye(GoodbyeReason.MALFORMED, why))
+
+    def _end_given_up(self) -> None:
+        """End the sessions with servers that the core has given up, although they are heard."""
+        for server, given_up in self._core.given_up(self._clock()).items():
+            if server in self._open:
+                self._watches.of(server).lose(given_up.why)
+                self._lost(server, given_up.why)
 
     def _lost(self, server: ServerId, why: str) -> None:
         """Tell the core and all waiting calls that a server is lost. Tell that server too, if it can hear."""

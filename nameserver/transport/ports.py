@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from delivery.model.events import DeliveryEvent
-from namegraph import Channels, Event, Incarnations, Lane, ServerId, Subnet
+from namegraph import Channels, Event, GivenUp, Incarnations, Lane, ServerId, Subnet
 from nameserver.session.durable_outbox import UndurableLetters
 
 
@@ -47,6 +47,9 @@ class PeerCore(SeenView, Protocol):
     @property
     def peer_addresses(self) -> Mapping[Subnet, str]:
         """Address of each subnet of another server."""
+
+    def given_up(self, now: float) -> Mapping[ServerId, GivenUp]:
+        """Return the connected servers that are not taken back yet, because they let this one wait for too long."""
 
     def owner_of(self, subnet: Subnet) -> ServerId | None:
         """Return the server that owns a subnet. None if it was not met."""

@@ -84,6 +84,11 @@ class FakePeerCore:
         """The letters that were handled since this core started: (sender, letter), in order."""
         self.met, self.leaving, self.lost, self.ticks = [], [], [], 0
         self.restored = 0
+        self.not_taken_back = {}
+        """Servers that the core has given up: `GivenUp` by server."""
+
+    def given_up(self, now):
+        return {server: one for server, one in self.not_taken_back.items() if one.until > now}
 
     @property
     def servers_met(self):

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from contextlib import asynccontextmanager
 
 import grpc
@@ -11,6 +12,7 @@ import pytest_asyncio
 from namegraph.events import POST_BYTES_LIMIT, AddPeer, Lane, RemovePeer, Tick
 from namegraph.model.protocol_versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from namegraph.model.refusals import Reason, Refusal, RefusedError
+from namegraph.state.given_up import GivenUp
 from nameserver.detector import liveness as watch_module
 from nameserver.detector.liveness import Life
 from nameserver.session.frames import (
@@ -444,6 +446,22 @@ async def test_a_session_with_a_server_whose_numbers_leap_too_far_ends_and_says_
     )
     await until(lambda: alone.state(address(ports[1])) == f"refused: {goodbye.message}")
     assert not alone.core.channels.leaps_refused
+
+
+async def test_a_server_that_the_core_gave_up_is_parted_from_and_taken_back_in_time(pair, ports):
+    a, b = pair
+    why = "does not decide: its update 7 is undecided"
+    until_when = time.monotonic() + 3.0
+    a.core.not_taken_back["b.x"] = GivenUp(why, until_when)
+    await until(lambda: ("b.x", why) in a.core.lost)
+    assert a.report("b.x").life is Life.LOST
+    assert why in a.report("b.x").why
+    await until(lambda: why in a.state(address(ports[1])))
+    await until(lambda: any(why in said for server, said in b.core.lost if server == "a.x"))
+    await until(lambda: a.state(address(ports[1])) == "connected")
+    assert time.monotonic() >= until_when
+    assert len(a.core.met) > 1
+    assert a.faults() == b.faults() == {}
 
 
 async def test_letters_twice_late_or_of_an_old_session_are_counted_and_handled_once(alone, ports):
