@@ -127,7 +127,9 @@ if TYPE_CHECKING:
     from namegraph.model.priorities import Priority as Priority
     from namegraph.model.priorities import Revision as Revision
     from namegraph.model.priorities import parse_revision as parse_revision
+    from namegraph.model.protocol_versions import MUTUAL_TLS_VERSION as MUTUAL_TLS_VERSION
     from namegraph.model.protocol_versions import OLDEST_PROTOCOL_VERSION as OLDEST_PROTOCOL_VERSION
+    from namegraph.model.protocol_versions import PLAIN_TEXT_VERSION as PLAIN_TEXT_VERSION
     from namegraph.model.protocol_versions import POSTS_VERSION as POSTS_VERSION
     from namegraph.model.protocol_versions import PROTOCOL_VERSION as PROTOCOL_VERSION
     from namegraph.model.protocol_versions import SETS_VERSION as SETS_VERSION
@@ -263,7 +265,9 @@ _PUBLIC_NAMES = {
         "UpdateCommand",
     ),
     "namegraph.model.protocol_versions": (
+        "MUTUAL_TLS_VERSION",
         "OLDEST_PROTOCOL_VERSION",
+        "PLAIN_TEXT_VERSION",
         "PROTOCOL_VERSION",
         "POSTS_VERSION",
         "SETS_VERSION",

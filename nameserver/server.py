@@ -94,6 +94,8 @@ from nameserver.telemetry.setup import TelemetryError, observe
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.transport.peer_transport import PeerTransport
 from nameserver.transport.strangers import RefusedStranger
+from nameserver.trust.key_files import TrustFileError
+from nameserver.trust.peer_trust import PeerTrust
 from resolver.census import Census
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
@@ -195,6 +197,22 @@ class Servers(NamedTuple):
         await asyncio.gather(*(server.stop(grace) for server in self.all))
 
 
+class Addresses(NamedTuple):
+    """Addresses that take calls, with the numbers of their ports."""
+
+    public: str
+    mutual: str | None
+    """Address for peers and users with certificates. None if there is none."""
+    local_socket: Path | None
+    """Socket of operators on this machine. None if there is none."""
+
+    def for_peers(self, trust: PeerTrust) -> str:
+        """Return the address that peers are told. Empty if none of them can call."""
+        if self.mutual is not None:
+            return announced(self.mutual)
+        return announced(self.public) if trust.takes_plain_text else ""
+
+
 class Threads(NamedTuple):
     """Threads beside that of the event loop, one in each executor."""
 
@@ -260,7 +278,15 @@ async def serve_until(
     require_extras(settings)
     require_addresses(settings)
     servers = Servers.create()
-    address, is_open = _bind(servers.public, settings.listen)
+    try:
+        trust = PeerTrust(settings, say=say)
+    except TrustFileError as error:
+        raise StartError(str(error)) from None
+    credentials = None if settings.is_listening_in_plain_text else trust.client_port()
+    address, is_open = _bind(servers.public, settings.listen, credentials)
+    mutual = None
+    if settings.listen_mutual is not None:
+        mutual, _ = _bind(servers.public, settings.listen_mutual, trust.mutual_port())
     # All work on the database runs in one thread, so that two threads never work on it at once.
     with (
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="database") as worker,
@@ -271,10 +297,11 @@ async def serve_until(
         log.name(core.server)
         say(logging.INFO, "starting", "the server starts", version=version("shadowtree"), process=os.getpid())
         say(logging.INFO, "settings", "the settings in force", **settings.shown())
-        if is_open:
+        if is_open and credentials is None:
             say(logging.WARNING, "open_to_others", OPEN_TO_OTHERS.format(address=settings.listen))
         threads = Threads(database=worker, long_steps=stepper)
         try:
+            _require_own_certificate(trust, core.server)
             # The lock of the database is held now, so no other server uses the default place of the socket.
             local_socket = _listen_locally(servers.local, settings, core.server)
             return await _serve(
@@ -285,8 +312,8 @@ async def serve_until(
                 threads,
                 planned_end,
                 reloading,
-                address,
-                local_socket,
+                trust,
+                Addresses(address, mutual, local_socket),
                 announce,
             )
         finally:
@@ -303,8 +330,8 @@ async def _serve(
     threads: Threads,
     planned_end: PlannedEnd,
     reloading: SettingsReload,
-    address: str,
-    local_socket: Path | None,
+    trust: PeerTrust,
+    addresses: Addresses,
     announce: Callable[[str], None],
 ) -> int:
     health = Health((NAME_SERVICE, DELIVERY_SERVICE, ADMIN_SERVICE))
@@ -337,7 +364,10 @@ async def _serve(
         report_stranger=_report_stranger,
         release=version("shadowtree"),
         reads=reads,
-        announced_address=announced(address) if settings.announced_address is None else settings.announced_address,
+        announced_address=(
+            addresses.for_peers(trust) if settings.announced_address is None else settings.announced_address
+        ),
+        trust=trust,
     )
     transport.unconfirmed = core.delivery.unconfirmed
     filling = AncestryFilling(core=core, reads=reads, run_loop=run_loop)
@@ -368,13 +398,18 @@ async def _serve(
                 clocks.watch_forever(),
                 _let_time_pass(run_loop),
                 queue.run(),
+                trust.follow_files(transport.refresh),
             )
         ]
         try:
             await servers.start()
-            _tell_serving(announce, core, address, local_socket)
+            _tell_serving(announce, core, addresses)
             reloading.follow_peers(
-                core.peers, new_ticket=run_loop.new_ticket, carry_out=run_loop.carry_out, refresh=transport.refresh
+                core.peers,
+                new_ticket=run_loop.new_ticket,
+                carry_out=run_loop.carry_out,
+                follow_trust=trust.follow,
+                refresh=transport.refresh,
             )
             # The flushing and the transport end by themselves only if they cannot go on.
             await asyncio.wait((flushing, ended, *others), return_when=asyncio.FIRST_COMPLETED)
@@ -582,7 +617,7 @@ def _restore(settings: Settings, open_database: Callable[[Settings], Store]) -> 
     try:
         refuse_mistaken(store, settings)
         with growing_graph():
-            core = Server.restore(store.load(), subnets=settings.subnets, peers=settings.peers)
+            core = Server.restore(store.load(), subnets=settings.subnets, peers=settings.peer_addresses)
             core.begin_delivery(GraphReach, _log_entries(store, core.delivery.needed()), start=start_number())
     except StorageError as error:
         store.close()
@@ -643,11 +678,14 @@ def _open_store(settings: Settings) -> Store:
         return open_store(settings.database, server=ServerId(settings.subnets[0]))
 
 
-def _bind(server: grpc.aio.Server, listen: str) -> tuple[str, bool]:
-    """Take the port. Return the address with its number, and True if other machines may reach it."""
+def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None = None) -> tuple[str, bool]:
+    """Take the port. Return the address with its number, and True if other machines may reach it.
+
+    `credentials`: proofs at the port. None for plain text.
+    """
     try:
         is_open = check_address(listen)
-        port = server.add_insecure_port(listen)
+        port = server.add_insecure_port(listen) if credentials is None else server.add_secure_port(listen, credentials)
     except (ListenError, RuntimeError) as error:
         raise StartError(str(error)) from None
     return f"{listen.rpartition(':')[0]}:{port}", is_open
@@ -690,9 +728,21 @@ def _asked_of_names(
     return names, questions, check
 
 
-def _tell_serving(announce: Callable[[str], None], core: Server, address: str, local_socket: Path | None) -> None:
+def _require_own_certificate(trust: PeerTrust, server: ServerId) -> None:
+    """Raise `StartError` if the certificate of the settings is that of another server than the database."""
+    try:
+        trust.require_name(server)
+    except TrustFileError as error:
+        raise StartError(str(error)) from None
+
+
+def _tell_serving(announce: Callable[[str], None], core: Server, addresses: Addresses) -> None:
+    address, mutual, local_socket = addresses
     announce(_line(core, address))
     say(logging.INFO, "serving", f"calls are accepted on {address}", listen=address, revision=core.revision)
+    if mutual is not None:
+        message = f"peers and users with certificates are answered on {mutual}"
+        say(logging.INFO, "serving_mutual", message, listen_mutual=mutual)
     if local_socket is not None:
         socket = f"{UNIX_PREFIX}{local_socket}"
         message = f"operators on this machine are answered on {socket}"

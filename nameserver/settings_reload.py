@@ -22,7 +22,7 @@ from nameserver.config.declared import SettingsError
 from nameserver.config.settings import Settings, few
 from nameserver.telemetry.log_lines import ProcessLog, say
 
-_FOLLOWED = frozenset(("log_format", "log_level", "peers", "passed_over"))
+_FOLLOWED = frozenset(("log_format", "log_level", "peers", "revoked", "passed_over"))
 """Fields of the settings that need no restart."""
 
 
@@ -66,12 +66,15 @@ class SettingsReload:
         *,
         new_ticket: Callable[[], int],
         carry_out: Callable[[Command], Awaitable[object]],
+        follow_trust: Callable[[Settings], None],
         refresh: Callable[[], None],
     ) -> None:
         """Change this table of peers from now on, also for an earlier signal."""
 
         async def follow(settings: Settings) -> None:
-            done, refused = await _change(table, settings.peers, new_ticket=new_ticket, carry_out=carry_out)
+            # A new peer must not be dialled before its authority is pinned.
+            follow_trust(settings)
+            done, refused = await _change(table, settings.peer_addresses, new_ticket=new_ticket, carry_out=carry_out)
             refresh()
             self._tell(settings, done)
             for subnet, why in refused.items():

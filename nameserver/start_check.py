@@ -10,6 +10,7 @@ import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
+from datetime import UTC, datetime
 
 from namegraph import OWNER, NodeId, NodeKind, ServerId, subnet_of
 from nameserver.config.addresses import WILDCARDS
@@ -17,6 +18,8 @@ from nameserver.config.port_check import ListenError, hold_address, listens
 from nameserver.config.settings import Settings
 from nameserver.driver.database_identity import refuse_mistaken_groups
 from nameserver.transport.identification import identify
+from nameserver.trust.key_files import TrustFileError
+from nameserver.trust.loading import load_trust_files
 from storage.checking import CheckedDatabase, check_database
 from storage.errors import StorageError
 
@@ -69,6 +72,10 @@ def check_start(settings: Settings) -> list[str]:
         refuse_mistaken_groups(database, settings)
     except StorageError as error:
         raise StartError(str(error)) from None
+    try:
+        load_trust_files(settings, name=database.server or settings.name, at=datetime.now(UTC))
+    except TrustFileError as error:
+        raise StartError(str(error)) from None
     _require_peers_unused(database, settings)
     notes = _notes_of_peers(settings)
     if database.in_use is not None:
@@ -83,21 +90,25 @@ def _taken_addresses(settings: Settings) -> dict[str, ListenError]:
     """Find the addresses in use. Raises `StartError` for an address that cannot be listened on for another reason."""
     taken: dict[str, ListenError] = {}
     with ExitStack() as held:
-        for listen in (settings.listen, settings.metrics_listen):
-            if listen is None:
-                continue
+        for listen in _listened(settings):
             try:
                 hold_address(listen, held)
             except ListenError as error:
                 if not error.is_in_use:
                     raise StartError(str(error)) from None
                 taken[listen] = error
-    given = [each for each in (settings.listen, settings.metrics_listen) if each is not None]
+    given = _listened(settings)
     for number, one in enumerate(given):
         for other in given[:number]:
             if _overlap(one, other):
                 raise StartError(f"two settings name one address: {other} and {one}; give each a port of its own")
     return taken
+
+
+def _listened(settings: Settings) -> list[str]:
+    """Return all addresses that the settings listen on."""
+    each = (settings.listen, settings.listen_mutual, settings.metrics_listen)
+    return [address for address in each if address is not None]
 
 
 def _overlap(one: str, other: str) -> bool:
@@ -152,7 +163,10 @@ def _notes_of_peers(settings: Settings) -> list[str]:
 
     A server starts without them.
     """
-    places = {f"the peer of {subnet}": address for subnet, address in sorted(settings.peers.items())[:LOOKED_UP_LIMIT]}
+    places = {
+        f"the peer of {subnet}": address
+        for subnet, address in sorted(settings.peer_addresses.items())[:LOOKED_UP_LIMIT]
+    }
     if settings.traces_endpoint is not None:
         places["traces_endpoint"] = settings.traces_endpoint
     notes = []
@@ -166,7 +180,7 @@ def _notes_of_peers(settings: Settings) -> list[str]:
                 notes.append(f"{who} is at {places[who]}, a name that cannot be looked up now: {why}")
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    own = {settings.listen, settings.metrics_listen}
+    own = _listened(settings)
     notes += [f"{who} is at {at}, where this server itself listens" for who, at in places.items() if at in own]
     if len(notes) > NAMED_LIMIT:
         notes = [*notes[:NAMED_LIMIT], f"{len(notes) - NAMED_LIMIT} more like these"]

@@ -10,13 +10,20 @@ ignore them.
 |   | the version of an arc rises above what the home of its child tells (`Ready.told`); parts of sets of groups; |
 |   | a server that missed an outcome is told of the arcs that enter it, too |
 | 7 | fewer than 100 arcs, or ancestry records, travel one by one, not in columns (`ArcList`, `RecordList`) |
-| 8 | updates carry their caller (`OrderFor`), and policies of groups (`SetPolicy`) |
+| 8 | updates carry their caller (`OrderFor`), and policies of groups (`SetPolicy`); servers prove themselves by |
+|   | certificates: it is spoken over mutual TLS alone, and nothing older is spoken there |
 """
 
 from __future__ import annotations
 
 PROTOCOL_VERSION = 8
 """Newest version that this server speaks."""
+
+PLAIN_TEXT_VERSION = 7
+"""Newest version that this server speaks in plain text."""
+
+MUTUAL_TLS_VERSION = 8
+"""First version that servers speak over mutual TLS."""
 
 OLDEST_PROTOCOL_VERSION = 5
 """Oldest version that this server speaks, the version of the last release."""

@@ -22,7 +22,7 @@ def peer_service_handlers(core: CoreQueries, transport: PeerTransport) -> dict[s
 
     async def converse(frames: object, context: Context) -> None:
         del frames
-        await transport.accept(AcceptedStream(context), host_of(context.peer()))
+        await transport.accept(AcceptedStream(context), host_of(context.peer()), context.auth_context())
 
     async def identify(request: messages.IdentifyRequest, context: Context) -> messages.IdentifyResponse:
         del request, context

@@ -40,6 +40,17 @@ def announced(listen: str) -> str:
     return f":{port}" if host in WILDCARDS else listen
 
 
+def is_on_this_machine(address: str) -> bool:
+    """Return True if no other machine reaches ``HOST:PORT``. Names other than `localhost` count as other machines."""
+    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def host_of(peer: str) -> str:
     """Return the host of a caller that gRPC names ``ipv4:HOST:PORT``, or the whole text if it has no port."""
     _, _, address = unquote(peer).partition(":")

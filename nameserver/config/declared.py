@@ -226,6 +226,16 @@ def truth_of(value: object) -> bool:
     return value
 
 
+def truth_in(value: object) -> bool:
+    """Return a value that is true or false, or a text that says so; raise `WrongValueError` for another one."""
+    if isinstance(value, str):
+        words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        if value.strip().lower() not in words:
+            raise WrongValueError(f"{shown(value)} is neither true nor false", value)
+        return words[value.strip().lower()]
+    return truth_of(value)
+
+
 def table_of(value: object, wanted: str) -> Mapping[str, object]:
     """Return a value that is a table; raise `WrongValueError` for another one."""
     if not isinstance(value, Mapping):

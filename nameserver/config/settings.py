@@ -30,7 +30,6 @@ from namegraph import (
 from nameserver.config.declared import (
     CALLED,
     LISTENED,
-    LineOfFile,
     Number,
     SettingsError,
     Texts,
@@ -39,15 +38,16 @@ from nameserver.config.declared import (
     WrongValueError,
     address_in,
     declarations,
-    kind_of,
-    shown,
     subnet_in,
     table_of,
     text_of,
+    truth_in,
     written,
 )
 from nameserver.config.located_toml import ConfigFile, ConfigFileError
+from nameserver.config.protection import UnprotectedError, require_protection
 from nameserver.config.socket_paths import InvalidSocketPathError, parse_socket_address
+from nameserver.config.trust_settings import ConfiguredPeer, TlsSettings, fingerprints_in, peers_in, tls_in
 from nameserver.detector.phi import HIGHEST_PHI, DetectorLimits
 from storage.errors import DatabaseUrlError
 from storage.urls import has_password, parse_database_url, show_url
@@ -113,7 +113,6 @@ def _database(value: object) -> str:
 
 
 _SUBNET_TEXTS = Texts("a list of subnets")
-_PEER_TEXTS = Texts("a table of subnets and addresses")
 
 
 def _subnets(value: object) -> tuple[Subnet, ...]:
@@ -121,35 +120,6 @@ def _subnets(value: object) -> tuple[Subnet, ...]:
     if len(subnets) > SUBNETS_LIMIT:
         raise WrongValueError(f"{len(subnets)} subnets are more than one server can own, which is {SUBNETS_LIMIT}")
     return subnets
-
-
-def _peers(value: object) -> dict[Subnet, str]:
-    pairs: list[tuple[str, object, str]]
-    if isinstance(value, Mapping):
-        pairs = [(str(subnet), address, str(subnet)) for subnet, address in value.items()]
-    else:
-        pairs = []
-        for text in _PEER_TEXTS(value):
-            subnet, equals, address = text.partition("=")
-            if not equals:
-                raise WrongValueError(f"{shown(text)} is not SUBNET=HOST:PORT", text)
-            pairs.append((_part(subnet, text), _part(address, text), text))
-    peers: dict[Subnet, str] = {}
-    for subnet_text, address_value, culprit in pairs:
-        subnet_name = subnet_in(subnet_text)
-        if not isinstance(address_value, str):
-            raise WrongValueError(f"the address of {subnet_name} is {kind_of(address_value)}, not a text", culprit)
-        try:
-            address = address_in(address_value, lowest_port=1)
-        except WrongValueError as error:
-            raise WrongValueError(f"{subnet_name}: {error}", culprit) from None
-        if peers.setdefault(subnet_name, address) != address:
-            raise WrongValueError(f"{subnet_name} has two addresses, {peers[subnet_name]} and {address}", culprit)
-    return peers
-
-
-def _part(part: str, whole: str) -> str:
-    return LineOfFile(part.strip(), whole.place) if isinstance(whole, LineOfFile) else part.strip()
 
 
 def _name(value: object) -> ServerId:
@@ -193,9 +163,21 @@ class Settings:
     """Empty: there is none."""
     database: Annotated[str, _database, "sqlite:///FILE or postgresql://..."]
     subnets: Annotated[tuple[Subnet, ...], _subnets, "Subnets that this server owns."]
-    peers: Annotated[Mapping[Subnet, str], _peers, "Addresses of the servers of other subnets."] = field(
-        default_factory=dict
-    )
+    peers: Annotated[
+        Mapping[Subnet, ConfiguredPeer], peers_in, "Servers of other subnets: address, and trust for a certificate."
+    ] = field(default_factory=dict)
+    tls: Annotated[
+        TlsSettings | None, tls_in, "Files by which this server proves itself: certificate, key, client_ca."
+    ] = None
+    listen_mutual: Annotated[
+        str | None, LISTENED, "Address that takes calls of peers and users with certificates; without it, none."
+    ] = None
+    revoked: Annotated[
+        frozenset[str], fingerprints_in, "Fingerprints of certificates, or of their keys, that prove nothing."
+    ] = frozenset()
+    insecure_listen_on_a_public_address: Annotated[
+        bool, truth_in, "Take and make connections in plain text with other machines, too."
+    ] = False
     name: Annotated[
         ServerId | None, _name, "Durable name of the server; else that of its database, or its first subnet."
     ] = None
@@ -265,6 +247,16 @@ class Settings:
     """Keys of the file that do not count, each with the variable or option that wins."""
 
     @property
+    def peer_addresses(self) -> dict[Subnet, str]:
+        """Address of each peer."""
+        return {subnet: peer.address for subnet, peer in self.peers.items()}
+
+    @property
+    def is_listening_in_plain_text(self) -> bool:
+        """True if `listen` takes calls without TLS."""
+        return self.tls is None or self.insecure_listen_on_a_public_address
+
+    @property
     def detector(self) -> DetectorLimits:
         """Limits by which another server is lost."""
         beat, pause = self.heartbeat_seconds, self.acceptable_pause_seconds
@@ -280,7 +272,9 @@ class Settings:
         values: dict[str, object] = {key: getattr(self, key) for key in DECLARED}
         values |= {key: few(value) for key, value in values.items() if isinstance(value, tuple)}
         values["database"] = show_url(parse_database_url(self.database))
-        values["peers"] = few([f"{subnet}={address}" for subnet, address in self.peers.items()])
+        values["peers"] = few([f"{subnet}={peer}" for subnet, peer in self.peers.items()])
+        values["revoked"] = few(sorted(self.revoked))
+        values["tls"] = None if self.tls is None else str(self.tls)
         if self.announced_address == "":
             values["announced_address"] = NOT_ANNOUNCED
         values["policy"] = f"operators={few(self.policy.operators)}" if self.policy.operators else ""
@@ -349,6 +343,10 @@ def load_settings(
     for subnet in settings.subnets:
         if subnet in settings.peers:
             raise SettingsError(f"peers: {subnet} is one of this server's own subnets; it cannot be a peer's as well")
+    try:
+        require_protection(settings)
+    except UnprotectedError as error:
+        raise SettingsError(str(error)) from None
     return settings
 
 

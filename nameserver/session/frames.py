@@ -70,6 +70,7 @@ class GoodbyeReason(IntEnum):
     SUSPECTED = peer_pb2.PeerFrame.Goodbye.REASON_SUSPECTED
     GONE_BACK = peer_pb2.PeerFrame.Goodbye.REASON_GONE_BACK
     BEGUN_AGAIN = peer_pb2.PeerFrame.Goodbye.REASON_BEGUN_AGAIN
+    NOT_AUTHENTIC = peer_pb2.PeerFrame.Goodbye.REASON_NOT_AUTHENTIC
 
     @property
     def is_refusal(self) -> bool:

@@ -61,7 +61,7 @@ def _saying_what_is_wrong(settings: Settings) -> Iterator[None]:
 
 
 def _restored(state: StoredState, settings: Settings) -> ServerCore:
-    return Server.restore(state, subnets=settings.subnets, peers=settings.peers)
+    return Server.restore(state, subnets=settings.subnets, peers=settings.peer_addresses)
 
 
 def _chunks(core: ServerCore) -> Iterator[bytes]:

@@ -20,6 +20,7 @@ import grpc
 from namegraph import ServerId
 from nameserver.detector.liveness_table import LivenessTable
 from nameserver.session.backoff import Backoff
+from nameserver.session.frames import GoodbyeReason
 from nameserver.session.session import Ending
 from nameserver.transport.peer_link import Link
 from nameserver.transport.peer_streams import DialledStream, FrameStream
@@ -122,8 +123,14 @@ class Dialer:
                     await self._talks.until_change()
 
     async def _dial(self, link: Link) -> None:
+        why = link.why_not_dialled()
+        if why is not None:
+            self._talks.report_ending(link, Ending(GoodbyeReason.NOT_AUTHENTIC, why))
+            return
         started = self._clock()
         ending = await self._converse(link, link.channel)
+        if ending.reason is None and not link.is_connected:
+            ending = await link.explained(ending)
         if not link.is_connected:
             self._talks.report_ending(link, ending)
         if not link.is_direct:

@@ -19,6 +19,9 @@ from namegraph import ServerId, Subnet
 from nameserver.session.backoff import Backoff
 from nameserver.session.frames import GoodbyeReason
 from nameserver.session.session import Ending
+from nameserver.trust.identities import NotAuthentic, PeerIdentity
+from nameserver.trust.peer_trust import PeerTrust, unprotected
+from nameserver.trust.seen_leaf import Unbelieved, speaks_tls
 
 ANSWER_BYTES_LIMIT = 64 * 1024 * 1024
 """Bytes of one message: the limit of clients, too (`shadowtree/client/channel.py`)."""
@@ -60,6 +63,14 @@ OLD_CALLS_SECONDS = 60.0
 """Time that calls over an abandoned channel may still take. It is longer than finding out that they got lost takes."""
 
 
+_CLOSED = "Socket closed"
+"""Error of gRPC when the other end closes the connection during the greeting of HTTP/2."""
+
+_SPEAKS_TLS = "the server there speaks TLS, so pin its authority (`trust`)"
+
+_BELIEVES_NOT = "the server there proves itself, but may not believe the certificate of this server"
+
+
 class Call(Protocol):
     """A call of the server."""
 
@@ -72,6 +83,10 @@ class WayThrough(Protocol):
 
     via: ServerId
     channel: grpc.aio.Channel
+
+    @property
+    def address(self) -> str:
+        """Address to which the channel leads: ``unix:PATH``."""
 
     async def close(self, grace_seconds: float | None) -> None:
         """End the way. Calls under way may take `grace_seconds`."""
@@ -88,10 +103,12 @@ class Link:
         chance: Callable[[], float],
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        trust: PeerTrust | None = None,
     ) -> None:
         """Create a link.
 
-        `subnets`: those expected at the address. `wall_clock`: returns seconds since 1970, only for people.
+        `subnets`: those expected at the address. `trust`: makes the channels. None for plain text. `wall_clock`:
+        returns seconds since 1970, only for people.
         """
         self.address = address
         self.called_at = address
@@ -115,6 +132,9 @@ class Link:
         self.tunnel: WayThrough | None = None
         """Tunnel to the server, for a session and for calls while `channel` leads nowhere. None if there is none."""
         self.backoff = Backoff(chance)
+        self._trust = unprotected() if trust is None else trust
+        self.credential = self._trust.credential_for(subnets)
+        """Facts on which the channel depends. None for plain text."""
         self.channel = self.open_channel(address)
         self._ways_changed = asyncio.Event()
         self._closing: set[asyncio.Task[None]] = set()
@@ -309,11 +329,34 @@ class Link:
 
     def open_channel(self, address: str) -> grpc.aio.Channel:
         """Return a channel to an address, for calls between servers."""
-        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return self._trust.channel(address, self.subnets, CHANNEL_OPTIONS)
+
+    def why_not_dialled(self) -> str | None:
+        """Return the reason for which the server must not be dialled. None if it may be."""
+        return self._trust.why_not_dialled(self.called_at, self.subnets)
+
+    def follow_trust(self) -> None:
+        """Take a new channel if the own certificate, or what is pinned for the server, has changed."""
+        if self.credential != self._trust.credential_for(self.subnets):
+            self.renew()
+
+    async def explained(self, ending: Ending) -> Ending:
+        """Return the end of an attempt to connect with what a handshake tells of its cause."""
+        if self.credential is None:
+            is_tls = _CLOSED in ending.message and await speaks_tls(self.called_at)
+            return Ending(None, f"{ending.message}: {_SPEAKS_TLS}") if is_tls else ending
+        seen = await self._trust.see(self.called_at, self.subnets)
+        match seen:
+            case Unbelieved() | NotAuthentic():
+                return Ending(GoodbyeReason.NOT_AUTHENTIC, seen.why)
+            case PeerIdentity():
+                return Ending(None, f"{ending.message}: {_BELIEVES_NOT}")
+        return ending
 
     def _take_channel(self, address: str, channel: grpc.aio.Channel) -> None:
         self._let_end(self.channel.close(OLD_CALLS_SECONDS))
         self.called_at, self.channel = address, channel
+        self.credential = self._trust.credential_for(self.subnets)
         self.is_proven = self.leads_astray = False
 
     def _let_end(self, closing: Coroutine[Any, Any, None]) -> None:

@@ -25,8 +25,6 @@ from typing import assert_never
 
 from delivery.origin.backlogs import Unconfirmed
 from namegraph import (
-    OLDEST_PROTOCOL_VERSION,
-    PROTOCOL_VERSION,
     Lane,
     PeerLeaving,
     PeerLost,
@@ -67,14 +65,20 @@ from nameserver.transport.peer_link import Link
 from nameserver.transport.peer_report import Complaints, FaultCounts, Met, PeerReport, report_on
 from nameserver.transport.peer_streams import FrameStream
 from nameserver.transport.ports import PeerCore, PeerLoop, SeenView
+from nameserver.transport.proof_watch import ProofWatch
 from nameserver.transport.server_ways import ServerWays
+from nameserver.transport.session_proof import SessionProof, judge_proof
 from nameserver.transport.session_runner import PARTING_SECONDS, SessionRunner
 from nameserver.transport.stale_database import StaleDatabase
 from nameserver.transport.strangers import RefusedStranger, Strangers
 from nameserver.transport.tunnel_gate import TunnelGate
 from nameserver.transport.tunnel_socket import TunnelSockets
+from nameserver.trust.peer_trust import PeerTrust, unprotected
 
 DEFAULT_LIMITS = DetectorLimits()
+
+NO_CERTIFICATE: Mapping[str, Iterable[bytes]] = {}
+"""Proof of a call that comes in plain text."""
 
 
 class PeerTransport:
@@ -94,10 +98,12 @@ class PeerTransport:
         release: str = "",
         announced_address: str = "",
         reads: SeenView | None = None,
+        trust: PeerTrust | None = None,
     ) -> None:
         """Create the transport.
 
         `reads`: the state of the core that readers see. None if they see the core itself.
+        `trust`: proofs of this server and of others. None for a server that demands none.
         `say`: writes a line for operators. `report_stranger`: reports a refused connection. None to use `say`.
         `release` and `announced_address`: values of `Hello`.
         """
@@ -125,8 +131,13 @@ class PeerTransport:
         """Number of this start. Peers use it to tell two servers of one name apart."""
         self._met: dict[ServerId, Met] = {}
         """Facts that peers reported when they were last met."""
+        self._trust = trust or unprotected()
+        self._proofs = ProofWatch(self._trust)
         self._links = LinkTable(
-            core, lambda address, subnets: Link(address, subnets, chance=chance, clock=clock, wall_clock=wall_clock)
+            core,
+            lambda address, subnets: Link(
+                address, subnets, chance=chance, clock=clock, wall_clock=wall_clock, trust=self._trust
+            ),
         )
         self._seekers: dict[Link, asyncio.Task[None]] = {}
         self._open: dict[ServerId, SessionRunner] = {}
@@ -199,7 +210,10 @@ class PeerTransport:
         """Follow the table of subnets and addresses after a change."""
         if self._tasks is None or self.is_closed():
             return
+        self._trust.pins_changed()
         gone, new = self._links.follow_table()
+        for link in self._links:
+            link.follow_trust()
         for link in gone:
             self._seekers.pop(link).cancel()
             self._complaints.settle(link.address)
@@ -208,7 +222,7 @@ class PeerTransport:
         for conversation in list(self._open.values()):
             hello = conversation.session.hello
             assert hello is not None
-            refusal = judge(hello, self._core)
+            refusal = self._proofs.fault(conversation, hello) or judge(hello, self._core)
             if refusal is not None:
                 conversation.part(refusal)
                 continue
@@ -356,24 +370,40 @@ class PeerTransport:
 
     # -- conversations
 
-    async def accept(self, stream: FrameStream, host: str) -> None:
-        """Talk to a server that dialled this one from a host, until the session is over."""
+    async def accept(
+        self, stream: FrameStream, host: str, auth_context: Mapping[str, Iterable[bytes]] = NO_CERTIFICATE
+    ) -> None:
+        """Talk to a server that dialled this one from a host, until the session is over.
+
+        `auth_context`: proof of the call, from gRPC.
+        """
         if not self.is_closed():
-            await self.converse(stream, None, host=host)
+            await self.converse(stream, None, host=host, proof=self._proofs.of_caller(auth_context))
 
     async def converse(
-        self, stream: FrameStream, link: Link | None, via: ServerId | None = None, host: str = ""
+        self,
+        stream: FrameStream,
+        link: Link | None,
+        via: ServerId | None = None,
+        host: str = "",
+        proof: SessionProof | None = None,
     ) -> Ending:
         """Talk to the server at the other end until the session is over.
 
         `link`: the dialled link, None if the other server dialled. `via`: server that carries the dialled tunnel, None
-        if there is none. `host`: host from which the other server dialled.
+        if there is none. `host`: host from which the other server dialled. `proof`: proof of the other end. None if the
+        channel decides.
         """
+        if proof is None:
+            assert link is not None
+            at = link.called_at if via is None or link.tunnel is None else link.tunnel.address
+            proof = self._proofs.of_dialled(link, at)
+        proven = proof
         address = host if link is None else link.address
         session = Session(
             is_dialled_here=link is not None,
-            introduce=lambda number: self._introduce(number, link, via),
-            judge=lambda hello: self._judge(hello, link, address),
+            introduce=lambda number: self._introduce(number, link, via, proven),
+            judge=lambda hello: self._judge(hello, link, address, proven),
             is_known_start=self._is_known_start,
             numbers=self._numbers,
             outboxes=self._outboxes,
@@ -391,12 +421,15 @@ class PeerTransport:
             clock=clock,
             address=address,
             via=via,
+            greeted=proven.gather,
         )
         self._conversations[conversation] = link
+        self._proofs.begin(conversation, proven)
         try:
             await conversation.run()
         finally:
             del self._conversations[conversation]
+            self._proofs.end(conversation)
             self._ended(conversation)
         assert session.ending is not None
         return session.ending
@@ -404,12 +437,12 @@ class PeerTransport:
     def _is_known_start(self, hello: Hello) -> bool:
         return self.start_of(hello.server) == hello.start
 
-    def _introduce(self, number: int, link: Link | None, via: ServerId | None) -> Hello:
+    def _introduce(self, number: int, link: Link | None, via: ServerId | None, proof: SessionProof) -> Hello:
         core = self._core
         addressed = () if link is None else link.subnets
         incarnation = core.incarnations.own
         return Hello(
-            OLDEST_PROTOCOL_VERSION,
+            proof.oldest_version,
             core.server,
             core.subnets,
             self.start,
@@ -417,17 +450,18 @@ class PeerTransport:
             addressed,
             incarnation,
             servers_known(core),
-            PROTOCOL_VERSION,
+            proof.newest_version,
             self.release,
             self._announced_address,
             via,
         )
 
-    def _judge(self, hello: Hello, link: Link | None, address: str) -> Goodbye | None:
+    def _judge(self, hello: Hello, link: Link | None, address: str, proof: SessionProof) -> Goodbye | None:
+        unproven = judge_proof(proof, hello)
         if link is not None:
-            refusal = judge(hello, self._core, expected=link.subnets)
+            refusal = unproven or judge(hello, self._core, expected=link.subnets)
             return refusal or self._not_taken_back(hello) or self._going_back.judge(hello)
-        refusal = judge(hello, self._core)
+        refusal = unproven or judge(hello, self._core)
         if refusal is not None:
             self._refused_caller(hello, refusal, address)
             return refusal
@@ -443,7 +477,9 @@ class PeerTransport:
         return Goodbye(GoodbyeReason.NOT_HEARD, f"{given_up.why}; {self._core.server} takes it back in {seconds} s")
 
     def _refused_caller(self, hello: Hello, refusal: Goodbye, address: str) -> None:
-        silent = [link for link in self._links.of(hello) if not link.is_connected]
+        # Anybody can claim to be a peer, and must not change what is shown of the peer.
+        is_impostor = refusal.reason is GoodbyeReason.NOT_AUTHENTIC
+        silent = [link for link in self._links.of(hello) if not link.is_connected and not is_impostor]
         for link in silent:
             self.report_ending(link, Ending(refusal.reason, refusal.message))
         kind = refusal.reason.name.lower().replace("_", " ")
@@ -636,6 +672,7 @@ class PeerTransport:
         self.ways.look()
         self.gate.look()
         self._first_meetings.look()
+        self._proofs.look(list(self._open.values()))
         for server, conversation in self._open.items():
             conversation.wake_to_beat()
             if conversation.is_handling:

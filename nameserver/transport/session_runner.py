@@ -12,6 +12,7 @@ from nameserver.session.frames import (
     DatagramFrame,
     Frame,
     Goodbye,
+    Hello,
     KnownServer,
     decode,
     encode,
@@ -54,12 +55,14 @@ class SessionRunner:
         clock: Callable[[], float],
         address: str = "",
         via: ServerId | None = None,
+        greeted: Callable[[Hello], Awaitable[None]] | None = None,
     ) -> None:
         """Create a runner.
 
         `handle`: takes the events in order. While it waits, no more frames are read. `heard`: called for each frame.
         `view` and `cannot_write`: return values of heartbeats. `address`: address of the other end, for people. `via`:
-        server that carries the tunnel through which this server dialled. None if there is none.
+        server that carries the tunnel through which this server dialled. None if there is none. `greeted`: called with
+        a hello before the session judges it. None for nothing.
         """
         self.session = session
         self.address = address
@@ -69,6 +72,7 @@ class SessionRunner:
         """True if the events of a frame are still being handled, so that no more frames are read."""
         self._stream = stream
         self._handle = handle
+        self._greeted = greeted
         self._heard = heard
         self._view = view
         self._cannot_write = cannot_write
@@ -153,7 +157,10 @@ class SessionRunner:
                 if data is None:
                     session.lost("the connection was closed")
                     break
-                events = session.receive(decode(data))
+                frame = decode(data)
+                if isinstance(frame, Hello) and self._greeted is not None and session.hello is None:
+                    await self._greeted(frame)
+                events = session.receive(frame)
                 self._heard(self)
                 self.is_handling = True
                 for event in events:

@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 import grpc
 
 from namegraph import ServerId
+from nameserver.config.socket_paths import UNIX_PREFIX
 from nameserver.transport.peer_link import Link
 from nameserver.transport.peer_streams import DialledStream, StreamBrokenError
 from nameserver.transport.tunnel_copy import copy_both_ways
@@ -50,7 +51,12 @@ class Tunnel:
     async def open(self, channel_to: Callable[[str], grpc.aio.Channel]) -> None:
         """Listen, and set `channel`. `channel_to` returns a channel to an address. Raises `OSError`."""
         self._socket = await asyncio.start_unix_server(self._accept, self._path, limit=PIECE_BYTES_LIMIT)
-        self.channel = channel_to(f"unix:{self._path}")
+        self.channel = channel_to(self.address)
+
+    @property
+    def address(self) -> str:
+        """Address to which the channel leads."""
+        return f"{UNIX_PREFIX}{self._path}"
 
     async def close(self, grace_seconds: float | None) -> None:
         """End the tunnel. Calls under way may take `grace_seconds`."""

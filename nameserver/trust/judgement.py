@@ -33,10 +33,9 @@ def judge_leaf(
     who = shown(leaf)
     if bundle is None:
         return NotAuthentic(TrustFault.NOT_PINNED, f"{who} is refused: no authority is pinned for {leaf.domain}")
-    if leaf.fingerprint in revoked or leaf.key_pin in revoked:
-        return NotAuthentic(TrustFault.REVOKED, f"{who} is refused: the settings call it revoked")
-    if (fault := time_fault(leaf, at)) is not None:
-        return fault
+    found = judge_seen_leaf(leaf, at=at, revoked=revoked)
+    if isinstance(found, NotAuthentic):
+        return found
     fault_of_chain = chain_fault(leaf.certificate, between, bundle.authorities, at=at)
     if fault_of_chain is not None:
         return NotAuthentic(
@@ -44,7 +43,14 @@ def judge_leaf(
             f"{who} of the issuer {_issuer(leaf)!r} is refused: no authority pinned for {leaf.domain} "
             f"({', '.join(each[:23] for each in bundle.fingerprints)}) vouches for it ({fault_of_chain[:200]})",
         )
-    return identity_of(leaf)
+    return found
+
+
+def judge_seen_leaf(leaf: Leaf, *, at: datetime, revoked: Collection[str]) -> Identity | NotAuthentic:
+    """Do as `judge_leaf`, for a leaf for which a handshake has found an authority."""
+    if leaf.fingerprint in revoked or leaf.key_pin in revoked:
+        return NotAuthentic(TrustFault.REVOKED, f"{shown(leaf)} is refused: the settings call it revoked")
+    return time_fault(leaf, at) or identity_of(leaf)
 
 
 def identity_of(leaf: Leaf) -> Identity:

@@ -136,6 +136,7 @@ class PeerFrame(_message.Message):
             REASON_SUSPECTED: _ClassVar[PeerFrame.Goodbye.Reason]
             REASON_GONE_BACK: _ClassVar[PeerFrame.Goodbye.Reason]
             REASON_BEGUN_AGAIN: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_NOT_AUTHENTIC: _ClassVar[PeerFrame.Goodbye.Reason]
         REASON_UNSPECIFIED: PeerFrame.Goodbye.Reason
         REASON_OTHER_VERSION: PeerFrame.Goodbye.Reason
         REASON_MALFORMED: PeerFrame.Goodbye.Reason
@@ -151,6 +152,7 @@ class PeerFrame(_message.Message):
         REASON_SUSPECTED: PeerFrame.Goodbye.Reason
         REASON_GONE_BACK: PeerFrame.Goodbye.Reason
         REASON_BEGUN_AGAIN: PeerFrame.Goodbye.Reason
+        REASON_NOT_AUTHENTIC: PeerFrame.Goodbye.Reason
         REASON_FIELD_NUMBER: _ClassVar[int]
         MESSAGE_FIELD_NUMBER: _ClassVar[int]
         GRACE_MS_FIELD_NUMBER: _ClassVar[int]

@@ -95,7 +95,7 @@ def test_every_server_finds_each_subnet_of_every_other_at_its_address(servers, s
             if other != name
             for subnet in of_other.subnets
         }
-        assert of_one.peers == expected, name
+        assert of_one.peer_addresses == expected, name
 
 
 def test_peers_share_a_network(servers):

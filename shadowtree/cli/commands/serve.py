@@ -21,6 +21,12 @@ from shadowtree.cli.support.private_files import private_files
 @click.option("--listen", metavar="HOST:PORT", help="Where to take calls; port 0 picks one. [default: 127.0.0.1:7400]")
 @click.option("--database", metavar="URL", help="sqlite:///FILE or postgresql://...")
 @click.option("--peer", "peers", metavar="SUBNET=HOST:PORT", multiple=True, help="The server of another subnet.")
+@click.option(
+    "--insecure-listen-on-a-public-address",
+    "is_insecure",
+    is_flag=True,
+    help="Take and make connections in plain text with other machines, too.",
+)
 @click.option("--check-config", is_flag=True, help="Only try whether a server would start.")
 @click.option("--list-settings", is_flag=True, help="Only tell all settings, with their defaults.")
 def serve_command(
@@ -29,6 +35,7 @@ def serve_command(
     listen: str | None,
     database: str | None,
     peers: tuple[str, ...],
+    is_insecure: bool,
     check_config: bool,
     list_settings: bool,
 ) -> int:
@@ -53,7 +60,13 @@ def serve_command(
         click.echo(listed(), nl=False)
         return DONE
 
-    overrides = {"subnets": subnets, "listen": listen, "database": database, "peers": peers}
+    overrides = {
+        "subnets": subnets,
+        "listen": listen,
+        "database": database,
+        "peers": peers,
+        "insecure_listen_on_a_public_address": is_insecure or None,
+    }
 
     def load() -> Settings:
         return load_settings(config_file, overrides, os.environ)

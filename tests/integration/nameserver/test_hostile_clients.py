@@ -110,7 +110,7 @@ def test_large_requests_that_come_at_once_take_little_memory_and_leave_others_be
 
 @pytest.mark.parametrize(("host", "is_open"), [("127.0.0.1", False), ("0.0.0.0", True), ("[::1]", False)])
 def test_a_server_that_others_can_reach_says_that_nobody_is_authenticated(start, host, is_open):
-    server = start(listen=f"{host}:0", log_level="warning")
+    server = start(listen=f"{host}:0", log_level="warning", insecure_listen_on_a_public_address=is_open)
     assert (f"WARNING: other machines can reach {host}:" in server.terminate()[1]) is is_open, (
         "the warning is for those whom others can reach"
     )

@@ -10,7 +10,12 @@ import pytest
 import pytest_asyncio
 
 from namegraph.events import POST_BYTES_LIMIT, AddPeer, Lane, RemovePeer, Tick
-from namegraph.model.protocol_versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from namegraph.model.protocol_versions import (
+    MUTUAL_TLS_VERSION,
+    OLDEST_PROTOCOL_VERSION,
+    PLAIN_TEXT_VERSION,
+    PROTOCOL_VERSION,
+)
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from namegraph.state.given_up import GivenUp
 from nameserver.detector import liveness as watch_module
@@ -361,7 +366,7 @@ async def stranger(port):
         yield DialledStream(channel)
 
 
-async def introduce(stream, *, name="b.x", version=PROTOCOL_VERSION, subnets=None, session=1):
+async def introduce(stream, *, name="b.x", version=PLAIN_TEXT_VERSION, subnets=None, session=1):
     """Open a session by hand; returns its number."""
     await stream.write(encode(Hello(version, name, tuple(subnets or [name]), 1, session, ())))
     answer = decode(await stream.read())
@@ -394,6 +399,13 @@ async def test_a_version_that_is_not_spoken_is_refused_with_those_of_both(alone,
         assert f"versions {OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION} are spoken here" in goodbye.message
         assert f"version {version} is spoken there" in goodbye.message
     await until(lambda: alone.faults().get("other version") == 1)
+
+
+async def test_what_is_for_mutual_tls_alone_is_not_spoken_in_plain_text(alone, ports):
+    async with stranger(ports[0]) as stream:
+        goodbye = await introduce(stream, version=MUTUAL_TLS_VERSION)
+        assert goodbye.reason is GoodbyeReason.OTHER_VERSION
+        assert goodbye.message == f"version {MUTUAL_TLS_VERSION} of the protocol is not spoken in plain text"
 
 
 async def test_strangers_of_many_names_do_not_keep_a_server_from_saying_what_is_wrong_with_its_peers(
@@ -615,7 +627,7 @@ async def test_a_session_through_a_tunnel_does_not_take_the_place_of_a_direct_on
         await introduce(direct)
         await until(lambda: alone.core.met)
         assert alone.report("b.x").via is None
-        await other.write(encode(Hello(PROTOCOL_VERSION, "b.x", ("b.x",), 1, 9, (), through="c.x")))
+        await other.write(encode(Hello(PLAIN_TEXT_VERSION, "b.x", ("b.x",), 1, 9, (), through="c.x")))
         session = decode(await other.read()).session
         await other.write(encode(Receipt(session, 0)))
         assert (await read_all(other))[-1].reason is GoodbyeReason.REPLACED
@@ -641,7 +653,7 @@ async def test_a_server_that_started_anew_takes_the_place_of_a_session_that_was_
     async with stranger(ports[0]) as first, stranger(ports[0]) as second:
         await introduce(first)
         await until(lambda: alone.core.met == ["b.x"])
-        await second.write(encode(Hello(PROTOCOL_VERSION, "b.x", ("b.x",), 2, 1, ())))
+        await second.write(encode(Hello(PLAIN_TEXT_VERSION, "b.x", ("b.x",), 2, 1, ())))
         session = decode(await second.read()).session
         await second.write(encode(Letters(session, 1, (b"after the restart",), 0)))
         assert (await read_all(first))[-1].reason is GoodbyeReason.REPLACED
@@ -744,7 +756,7 @@ async def test_a_peer_cannot_make_a_server_go_back_with_which_it_has_kept_a_sess
             await stream.write(encode(Goodbye(GoodbyeReason.LETTERS_LOST, "your database is older")))
             await read_all(stream)
     async with stranger(ports[0]) as stream:
-        await stream.write(encode(Hello(PROTOCOL_VERSION, "b.x", ("b.x",), 2, 1, ())))
+        await stream.write(encode(Hello(PLAIN_TEXT_VERSION, "b.x", ("b.x",), 2, 1, ())))
         session = decode(await stream.read()).session
         await stream.write(encode(Receipt(session, 1_000)))
         assert (await read_all(stream))[-1].reason is GoodbyeReason.LETTERS_LOST

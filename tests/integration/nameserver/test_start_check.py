@@ -111,7 +111,7 @@ def test_two_settings_with_one_port_are_refused(config):
 
 
 def test_an_address_that_this_machine_does_not_have_is_refused(config):
-    config.values["listen"] = "192.0.2.1:7400"
+    config.values |= {"listen": "192.0.2.1:7400", "insecure_listen_on_a_public_address": True}
     assert "this machine has no such address" in config.refusal()
     assert "this machine has no such address" in config.start_is_refused()
 
@@ -225,6 +225,7 @@ def test_a_port_of_another_program_is_refused_also_while_the_server_runs(config)
 
 def test_names_of_peers_that_cannot_be_looked_up_are_told_and_hinder_nothing(config):
     config.values["peers"] = ["b.x=nowhere.invalid:7400", f"c.x=127.0.0.1:{config.port}"]
+    config.values["insecure_listen_on_a_public_address"] = True
     unknown, own = config.check()
     assert "the peer of b.x is at nowhere.invalid:7400, a name that cannot be looked up now" in unknown
     assert own == f"the peer of c.x is at 127.0.0.1:{config.port}, where this server itself listens"

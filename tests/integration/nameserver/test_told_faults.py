@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 import shadowtree
-from namegraph import PROTOCOL_VERSION
+from namegraph import PLAIN_TEXT_VERSION
 from nameserver.session.frames import Hello, encode
 from nameserver.transport.peer_streams import DialledStream
 from shadowtree.cli.support.free_ports import unused_ports
@@ -141,7 +141,7 @@ def test_a_server_that_is_not_in_the_table_yet(telling, start, tmp_path):
 
 async def test_a_bad_peer(telling):
     servers, metrics = telling()
-    hello = Hello(PROTOCOL_VERSION, "b.x", ("b.x",), 1, 1, ())
+    hello = Hello(PLAIN_TEXT_VERSION, "b.x", ("b.x",), 1, 1, ())
     async with grpc.aio.insecure_channel(servers.address(0)) as channel:
         stream = DialledStream(channel)
         await stream.write(encode(hello))

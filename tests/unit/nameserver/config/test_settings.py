@@ -18,6 +18,7 @@ from nameserver.config.settings import (
     load_settings,
     variable_of,
 )
+from nameserver.config.trust_settings import ConfiguredPeer, TlsSettings
 from nameserver.detector.phi import DetectorLimits
 from nameserver.session.frames import OWN_SUBNETS_LIMIT
 
@@ -51,7 +52,7 @@ def test_a_file_alone_is_enough(tmp_path):
     assert settings.listen == "127.0.0.1:0"
     assert settings.database == "sqlite:///names.db"
     assert settings.subnets == ("b.c", "ubc.example")
-    assert settings.peers == {"sfu.example": "127.0.0.1:7401"}
+    assert settings.peer_addresses == {"sfu.example": "127.0.0.1:7401"}
     assert settings.name == "one"
     assert settings.drain_seconds == 3.0
     assert settings.detector == DetectorLimits(2.0, 0.0, 12.5, restart_grace_seconds=5.0)
@@ -68,9 +69,11 @@ def test_no_file_is_needed_and_defaults_fill_the_rest():
 
 
 def test_keys_of_the_file_that_do_not_count_are_named_with_what_wins(tmp_path):
-    text = GOOD + 'listen = "127.0.0.1:1"\ndrain_seconds = 3\n[peers]\n"b.c" = "h:1"\n'
+    text = GOOD + 'listen = "127.0.0.1:1"\ndrain_seconds = 3\n[peers]\n"b.c" = "127.0.0.1:1"\n'
     settings = load_settings(
-        write(tmp_path, text), {"listen": "127.0.0.1:2"}, {"SHADOWTREE_PEERS": "b.c=h:2", "SHADOWTREE_NAME": "one"}
+        write(tmp_path, text),
+        {"listen": "127.0.0.1:2"},
+        {"SHADOWTREE_PEERS": "b.c=127.0.0.1:2", "SHADOWTREE_NAME": "one"},
     )
     assert settings.passed_over == {"peers": "SHADOWTREE_PEERS", "listen": "--listen"}
     assert load_settings(None, {"database": "sqlite:///n.db", "subnets": ["a.b"]}, {}).passed_over == {}
@@ -80,14 +83,14 @@ def test_the_environment_wins_over_the_file_and_the_command_line_over_both(tmp_p
     environment = {
         "SHADOWTREE_LISTEN": "127.0.0.1:1",
         "SHADOWTREE_SUBNETS": "a.b, c.d",
-        "SHADOWTREE_PEERS": "s.t=h:5,u.v=h:6",
+        "SHADOWTREE_PEERS": "s.t=127.0.0.1:5,u.v=127.0.0.1:6",
         "SHADOWTREE_DRAIN_SECONDS": "0.5",
         "SHADOWTREE_SERVER": "is for clients",
     }
     settings = load_settings(write(tmp_path, GOOD), {"listen": "127.0.0.1:2", "name": None, "peers": ()}, environment)
     assert settings.listen == "127.0.0.1:2"
     assert settings.subnets == ("a.b", "c.d")
-    assert settings.peers == {"s.t": "h:5", "u.v": "h:6"}
+    assert settings.peer_addresses == {"s.t": "127.0.0.1:5", "u.v": "127.0.0.1:6"}
     assert settings.drain_seconds == 0.5
     assert settings.database == "sqlite:///names.db"
 
@@ -96,10 +99,10 @@ def test_a_list_may_stand_in_a_file_one_a_line(tmp_path):
     listed = tmp_path / "subnets.txt"
     listed.write_text("a.b\n\nc.d\n")
     settings = load_settings(
-        None, {"database": "sqlite:///names.db", "subnets": [f"@{listed}", "e.f"], "peers": ["g.h=i:1"]}, {}
+        None, {"database": "sqlite:///names.db", "subnets": [f"@{listed}", "e.f"], "peers": ["g.h=127.0.0.1:1"]}, {}
     )
     assert settings.subnets == ("a.b", "c.d", "e.f")
-    assert settings.peers == {"g.h": "i:1"}
+    assert settings.peer_addresses == {"g.h": "127.0.0.1:1"}
 
 
 @pytest.mark.parametrize(
@@ -256,6 +259,12 @@ def test_more_subnets_than_one_server_can_own_are_refused():
     ("key", "value", "why"),
     [
         ("log_level", '"loud"', "'loud' is none of debug, info, warning, error"),
+        ("tls", '{certificate = "a.pem"}', "`key` is missing"),
+        ("tls", '{certificate = "a.pem", key = 5}', "`key` of tls is a number, not a text"),
+        ("tls", '{certificate = "a.pem", key = "a.key", ca = "c"}', "tls has no key 'ca'"),
+        ("tls", '"a.pem"', "'a.pem' is not KEY=VALUE"),
+        ("revoked", '["sha256:12"]', "'sha256:12' is no fingerprint; `shadowtree certs show FILE` prints it"),
+        ("insecure_listen_on_a_public_address", '"perhaps"', "'perhaps' is neither true nor false"),
         ("log_format", "5", "a text is wanted, not a number"),
         ("metrics_listen", '"here"', "'here' is not HOST:PORT"),
         ("traces_endpoint", '"h:0"', "does not end in a port from 1 to 65535"),
@@ -360,3 +369,84 @@ def test_the_list_of_settings_tells_variable_range_and_default_of_each():
     assert all(f"\n    {variable_of(key)}" in told for key in DECLARED)
     assert "SHADOWTREE_HEARTBEAT_SECONDS, 0.05 to 60 seconds, default 0.5\n" in told
     assert "SHADOWTREE_DATABASE, must be given\n" in told
+
+
+A_PEER = {"address": "b.example:7401", "trust": "b-ca.pem"}
+FILES = {"certificate": "a.pem", "key": "a.key"}
+
+
+def loaded(**values):
+    return load_settings(None, {"database": "sqlite:///n.db", "subnets": ["a.example"], **values}, {})
+
+
+def test_a_peer_may_have_an_authority_in_all_sources(tmp_path):
+    expected = ConfiguredPeer("b.example:7401", Path("b-ca.pem"))
+    text = GOOD + 'tls = {certificate = "a.pem", key = "a.key"}\n[peers."b.example"]\naddress = "b.example:7401"\n'
+    text += 'trust = "b-ca.pem"\n'
+    assert load_settings(write(tmp_path, text), {}, {}).peers == {"b.example": expected}
+    environment = {
+        "SHADOWTREE_PEERS": "b.example=b.example:7401;trust=b-ca.pem",
+        "SHADOWTREE_TLS": "certificate=a.pem,key=a.key,client_ca=users.pem",
+        "SHADOWTREE_LISTEN_MUTUAL": "0.0.0.0:7401",
+        "SHADOWTREE_REVOKED": f"sha256:{'A' * 64}",
+    }
+    found = load_settings(write(tmp_path, GOOD), {}, environment)
+    assert found.peers == {"b.example": expected}
+    assert found.tls == TlsSettings(Path("a.pem"), Path("a.key"), Path("users.pem"))
+    assert (found.listen_mutual, found.revoked) == ("0.0.0.0:7401", {f"sha256:{'a' * 64}"})
+    shown = found.shown()
+    assert shown["peers"] == "b.example=b.example:7401;trust=b-ca.pem"
+    assert shown["tls"] == "certificate=a.pem,key=a.key,client_ca=users.pem"
+
+
+@pytest.mark.parametrize(
+    ("peers", "why"),
+    [
+        ({"b.example": {"trust": "b-ca.pem"}}, "the peer of b.example has no `address`"),
+        ({"b.example": A_PEER | {"pin": "x"}}, "the peer of b.example has no key 'pin'; the keys are address, trust"),
+        ({"b.example": A_PEER | {"trust": 5}}, "`trust` of the peer of b.example is a number"),
+        ({"b.example": A_PEER | {"trust": " "}}, "not a text with something in it"),
+        ({"b.example": A_PEER, "c.example": A_PEER | {"trust": "c-ca.pem"}}, "so they are of one server"),
+        (["b.example=127.0.0.1:1;x"], "'x' is not KEY=VALUE"),
+        (["b.example=127.0.0.1:1;trust=a;trust=b"], "or is given twice"),
+        (["b.example=127.0.0.1:1;trust=a", "b.example=127.0.0.1:1;trust=b"], "has two authorities, a and b"),
+    ],
+)
+def test_a_wrong_peer_is_refused(peers, why):
+    with pytest.raises(SettingsError, match=re.escape(why)):
+        loaded(peers=peers, tls=FILES)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"listen": "0.0.0.0:7400"}, "listen: other machines can reach 0.0.0.0:7400"),
+        ({"listen": "a.example:7400"}, "listen: other machines can reach a.example:7400"),
+        ({"listen": "[::]:7400"}, "listen: other machines can reach [::]:7400"),
+        ({"listen_mutual": "127.0.0.1:7401"}, "listen_mutual: this server has no certificate"),
+        ({"peers": {"b.example": A_PEER}}, "b.example is to be trusted by certificate, and this server has none"),
+        ({"peers": {"b.example": "b.example:7401"}}, "the server of b.example is on another machine"),
+    ],
+)
+def test_what_others_can_reach_needs_a_certificate(values, why):
+    with pytest.raises(SettingsError) as caught:
+        loaded(**values)
+    assert why in str(caught.value)
+    assert "`shadowtree certs init certs --name a.example`" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_peer_elsewhere_needs_an_authority_also_for_a_server_with_a_certificate():
+    with pytest.raises(SettingsError, match=r"peers\.\"b.example\" = \{address = \"b.example:7401\", trust = "):
+        loaded(peers={"b.example": "b.example:7401"}, tls=FILES)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "[::1]", "localhost"])
+def test_on_loopback_nothing_is_needed(host):
+    assert loaded(listen=f"{host}:7400", peers={"b.example": f"{host}:7401"}).tls is None
+
+
+def test_plain_text_elsewhere_is_allowed_to_who_says_so():
+    values = {"listen": "0.0.0.0:7400", "peers": {"b.example": "b.example:7401"}}
+    assert loaded(**values, insecure_listen_on_a_public_address=True).is_listening_in_plain_text
+    assert not loaded(tls=FILES, listen="0.0.0.0:7400").is_listening_in_plain_text

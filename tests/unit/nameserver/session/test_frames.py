@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namegraph import PROTOCOL_VERSION, Lane
+from namegraph import PLAIN_TEXT_VERSION, Lane
 from nameserver.session import frames
 from nameserver.session.frames import (
     DATAGRAMS_LIMIT,
@@ -31,8 +31,8 @@ from nameserver.session.frames import (
 from shadowtree.v1 import peer_pb2
 
 FRAMES = [
-    Hello(PROTOCOL_VERSION, "a.x", ("a.x", "b.x"), 2**64 - 1, 3, ("c.x",)),
-    Hello(PROTOCOL_VERSION, "a.x", ("a.x",), 1, 3, (), through="c.x"),
+    Hello(PLAIN_TEXT_VERSION, "a.x", ("a.x", "b.x"), 2**64 - 1, 3, ("c.x",)),
+    Hello(PLAIN_TEXT_VERSION, "a.x", ("a.x",), 1, 3, (), through="c.x"),
     Letters(3, 17, (b"one", b"", b"three"), 5),
     LetterPart(3, 17, b"part", True, 5),
     LetterPart(3, 17, b"part", False, 0),
@@ -46,7 +46,13 @@ FRAMES = [
     Heartbeat(3, 2**63, 2**63 - 1, 1_500),
     Heartbeat(3, 1, 0, 0, view="2@a.x", cannot_write="the disk is full"),
     Hello(
-        PROTOCOL_VERSION, "a.x", ("a.x",), 1, 3, (), known=(KnownServer("b.x", ("b.x", "b2.x")), KnownServer("c.x", ()))
+        PLAIN_TEXT_VERSION,
+        "a.x",
+        ("a.x",),
+        1,
+        3,
+        (),
+        known=(KnownServer("b.x", ("b.x", "b2.x")), KnownServer("c.x", ())),
     ),
     Acquaintances(3, (KnownServer("b.x", ("b.x",)),)),
     Acquaintances(3, ()),
@@ -78,7 +84,7 @@ def test_any_bytes_are_a_frame_or_malformed(data):
     ],
 )
 def test_a_hello_that_names_nobody_is_malformed(hello):
-    wire = peer_pb2.PeerFrame(hello=peer_pb2.PeerFrame.Hello(protocol_version=PROTOCOL_VERSION, **hello))
+    wire = peer_pb2.PeerFrame(hello=peer_pb2.PeerFrame.Hello(protocol_version=PLAIN_TEXT_VERSION, **hello))
     assert isinstance(decode(wire.SerializeToString()), Malformed)
 
 
@@ -96,7 +102,7 @@ def test_acquaintances_that_are_nobody_are_malformed(known):
 def test_more_acquaintances_than_anybody_has_are_malformed(monkeypatch):
     monkeypatch.setattr(frames, "KNOWN_SERVERS_LIMIT", 1)
     one, two = (tuple(KnownServer(f"s{number}.x", ()) for number in range(count)) for count in (1, 2))
-    for frame in (Acquaintances(1, one), Hello(PROTOCOL_VERSION, "a.x", ("a.x",), 1, 1, (), 0, one)):
+    for frame in (Acquaintances(1, one), Hello(PLAIN_TEXT_VERSION, "a.x", ("a.x",), 1, 1, (), 0, one)):
         assert decode(encode(frame)) == frame
         assert isinstance(decode(encode(replace(frame, known=two))), Malformed)
 
@@ -105,7 +111,7 @@ def test_more_subnets_than_anybody_has_are_malformed(monkeypatch):
     monkeypatch.setattr(frames, "OWN_SUBNETS_LIMIT", 2)
     monkeypatch.setattr(frames, "KNOWN_SUBNETS_LIMIT", 2)
     one, two = ("a.x", "b.x"), ("a.x", "b.x", "c.x")
-    hello = Hello(PROTOCOL_VERSION, "a.x", one, 1, 1, one, 0, (KnownServer("s.x", one),))
+    hello = Hello(PLAIN_TEXT_VERSION, "a.x", one, 1, 1, one, 0, (KnownServer("s.x", one),))
     assert decode(encode(hello)) == hello
     for change in ({"subnets": two}, {"addressed_subnets": two}, {"known": (KnownServer("s.x", two),)}):
         assert isinstance(decode(encode(replace(hello, **change))), Malformed)

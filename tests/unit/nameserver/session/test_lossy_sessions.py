@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namegraph import PROTOCOL_VERSION
+from namegraph import PLAIN_TEXT_VERSION
 from namegraph.events import Lane
 from namegraph.state.durable_maps import DurableState
 from namegraph.state.reliable_channels import Channels
@@ -130,7 +130,7 @@ class End:
     def dial(self, *, is_dialled_here):
         self.session = Session(
             is_dialled_here=is_dialled_here,
-            introduce=lambda number: Hello(PROTOCOL_VERSION, self.name, (self.name,), self.start_number, number, ()),
+            introduce=lambda number: Hello(PLAIN_TEXT_VERSION, self.name, (self.name,), self.start_number, number, ()),
             judge=lambda hello: None,
             is_known_start=lambda hello: self.met.get(hello.server) == hello.start,
             numbers=self.numbers,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from namegraph.events import Lane
-from namegraph.model.protocol_versions import PROTOCOL_VERSION
+from namegraph.model.protocol_versions import PLAIN_TEXT_VERSION
 from namegraph.state.durable_maps import DurableState
 from namegraph.state.reliable_channels import Channels
 from nameserver.session.frames import (
@@ -54,7 +54,7 @@ def new_channels(lane=LETTER):
 
 
 def hello(*, server=PEER, session=NUMBER, start=5):
-    return Hello(PROTOCOL_VERSION, server, (server,), start, session, ())
+    return Hello(PLAIN_TEXT_VERSION, server, (server,), start, session, ())
 
 
 REFUSED = hello(server="stranger.x")
