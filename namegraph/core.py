@@ -112,6 +112,7 @@ from namegraph.update.operation_rights import (
     OperationRights,
     Replacements,
     new_policies,
+    own_word,
     replacements_of,
     require_rights,
 )
@@ -124,7 +125,6 @@ from namegraph.verify.leaps import Leaps
 from namegraph.verify.peer_rules import PeerRules
 from namegraph.views.view_change import ViewChange
 from namegraph.wire.codec import Message, NotAMessageError, counts_in_view, decode_in_view, encode
-from namegraph.wire.message_parts import CallerWord
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -880,7 +880,7 @@ class ServerCore(CoreQueries):
                 operations, caller = command.operations, _caller_of(command, self._context)
                 rights = None
                 if caller is not None:
-                    word = CallerWord(caller.principal, caller.groups, (), replacements_of(command.composite))
+                    word = own_word(caller, replacements_of(command.composite))
                     rights = OperationRights(self._context, self.records, word, coordinator=self.server)
                 size = 1 if command.composite is not None else len(operations)
                 collector = OperationCollector(self._context, rights=rights)

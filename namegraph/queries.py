@@ -13,7 +13,7 @@ from namegraph.model.group_details import NO_DETAILS, GroupDetails
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import JoinArc, LeaveArc
 from namegraph.model.ownership import OwnershipTable
-from namegraph.model.policies import Policy, ServerPolicy
+from namegraph.model.policies import Policy, Privilege, ServerPolicy
 from namegraph.model.priorities import Revision
 from namegraph.model.refusals import RefusedError
 from namegraph.model.rows import NodeIndex, RequestId
@@ -34,6 +34,7 @@ from namegraph.update.caller_rights import CallerRights, groups_to_tell
 from namegraph.update.causal_reads import Wait, waits_for
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.forgetting import Forgetting
+from namegraph.update.operation_rights import require_privilege
 from namegraph.update.order_queue import Entries
 from namegraph.views.view_change import ViewChange
 from namegraph.wire.message_parts import ArcId, UpdateId, ViewId
@@ -321,6 +322,14 @@ class CoreQueries:
     def rights_of(self, facts: CallerFacts) -> CallerRights:
         """Return the rights of a caller at this server, for one answer."""
         return CallerRights(self._context, self.records, facts)
+
+    def require_privilege(self, facts: CallerFacts, privilege: Privilege, group: NodeId) -> None:
+        """Raise `RefusedError` if a caller lacks a privilege of a group of this server.
+
+        Nothing is refused for a missing group, or at a server without a policy.
+        """
+        if self._context.server_policy is not None:
+            require_privilege(self._context, self.records, facts, privilege, (group,))
 
     def groups_told_of(self, principal: NodeId, server: ServerId) -> tuple[NodeId, ...]:
         """Return the groups of this server that contain a principal of this server and are in a group of another one,

@@ -27,6 +27,7 @@ from nameserver.calls.adapters import (
     stream_call,
     unary_call,
 )
+from nameserver.calls.caller_facts import FactsOfCallers
 from nameserver.calls.home_dispatch import HomeDispatch
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.ancestry_filling import AncestryFilling
@@ -97,6 +98,7 @@ def name_service_handlers(
     request_ids = RequestIds()
     listed = SubnetGuard(core=core, routing=routing)
     memberships = MembershipCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
+    facts = FactsOfCallers(core=core, forwarder=forwarder)
     updates = UpdateCalls(
         run_loop=run_loop,
         graph=core.graph,
@@ -107,6 +109,7 @@ def name_service_handlers(
         has_answered=core.has_answered,
         is_steady=lambda: core.is_steady,
         require_owned=routing.require_owned,
+        facts=facts,
     )
     imports = ImportCalls(
         run_loop=run_loop,
@@ -116,6 +119,7 @@ def name_service_handlers(
         forwarder=forwarder,
         listed=listed,
         restarting=directory,
+        facts=facts,
     )
     chunked = ChunkedUpdateCalls(updates=updates, routing=routing, forwarder=forwarder)
     questions = QuestionCalls(

@@ -40,7 +40,8 @@ def believed(context: ServerContext, facts: CallerFacts, *, speaker: ServerId) -
     name = name_of(facts.principal) if is_principal(facts.principal) else None
     if name is None or home_of(name) != speaker:
         return CallerFacts(guest_of(speaker))
-    return CallerFacts(facts.principal, tuple(group for group in facts.groups if home_of(group) == speaker))
+    groups = tuple(group for group in facts.groups if home_of(group) == speaker)
+    return CallerFacts(facts.principal, groups, facts.privileges)
 
 
 class CallerRights:
@@ -70,6 +71,8 @@ class CallerRights:
 
     def decide(self, privilege: Privilege, group: NodeId) -> Decision:
         """Return if the caller has a privilege of a group of this server, or of the group whose companion it is."""
+        if not self.facts.may_use(privilege):
+            return Decision(False, privilege, "")
         if self.is_operator:
             return Decision(True, privilege, "operator")
         base = base_of(group)
@@ -84,6 +87,8 @@ class CallerRights:
     def decide_subnet(self, privilege: SubnetPrivilege) -> Decision:
         """Return if the caller has a privilege of this server, or of its subnets."""
         policy = self._context.server_policy
+        if not self.facts.may_use(privilege):
+            return Decision(False, privilege, "")
         return judge_subnet(policy, privilege, caller=self.facts.principal, is_in=self.is_in)
 
     def is_in(self, group: NodeId) -> bool:

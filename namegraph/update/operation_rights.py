@@ -154,7 +154,7 @@ class OperationRights:
         """`word`: what the coordinator says of the caller. `vouches_for_all`: the coordinator leaves arcs by itself."""
         self._context = context
         self._coordinator = coordinator
-        facts = believed(context, CallerFacts(word.principal, word.groups), speaker=coordinator)
+        facts = believed(context, facts_of(word), speaker=coordinator)
         home_of = context.table.home_of
         self._replacements = tuple(
             (old, new) for old, new in word.replaces if home_of(old) == home_of(new) == coordinator
@@ -455,7 +455,7 @@ def word_for(
 ) -> CallerWord:
     """Return the word of this server, the coordinator, on a caller, for a participant."""
     if server == context.server:
-        return CallerWord(facts.principal, facts.groups, (), replacements)
+        return own_word(facts, replacements)
     name = name_of(facts.principal)
     is_ours = name is not None and context.table.home_of(name) == context.server
     caller = CallerRights(context, records, facts)
@@ -469,7 +469,13 @@ def word_for(
     )
     if not is_ours or name is None:
         return CallerWord(guest_of(context.server), (), vouched, replacements)
-    return CallerWord(facts.principal, groups_to_tell(context, records, name, server), vouched, replacements)
+    groups = groups_to_tell(context, records, name, server)
+    return CallerWord(facts.principal, groups, vouched, replacements, facts.privileges)
+
+
+def own_word(facts: CallerFacts, replacements: Replacements = ()) -> CallerWord:
+    """Return the word of this server to itself on a caller."""
+    return CallerWord(facts.principal, facts.groups, (), replacements, facts.privileges)
 
 
 def rights_over(
@@ -498,7 +504,7 @@ def require_privilege(
     groups: Iterable[NodeId],
 ) -> None:
     """Raise `RefusedError` if a caller lacks a privilege of a group of this server. Missing groups are left out."""
-    word = CallerWord(facts.principal, facts.groups)
+    word = own_word(facts)
     rights = OperationRights(context, records, word, coordinator=context.server)
     for group in groups:
         rights.require_privilege(privilege, group)
@@ -514,6 +520,11 @@ def replacements_of(composite: Composite | None) -> Replacements:
     return ()
 
 
+def facts_of(word: CallerWord) -> CallerFacts:
+    """Return the facts of a caller that a coordinator tells."""
+    return CallerFacts(word.principal, word.groups, word.privileges)
+
+
 def require_rights(
     context: ServerContext,
     records: AncestryStore,
@@ -524,9 +535,8 @@ def require_rights(
     replacements: Replacements = (),
 ) -> None:
     """Raise `RefusedError` if a caller may not even begin an update, as far as this server judges it now."""
-    rights = OperationRights(
-        context, records, CallerWord(facts.principal, facts.groups, (), replacements), coordinator=context.server
-    )
+    word = own_word(facts, replacements)
+    rights = OperationRights(context, records, word, coordinator=context.server)
     for number, operation in enumerate(operations, start=1):
         try:
             rights.require(operation)

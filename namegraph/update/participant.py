@@ -37,7 +37,7 @@ from namegraph.update.arc_authority import ArcStep, authority, authority_over
 from namegraph.update.caller_rights import believed
 from namegraph.update.decision_log import DecisionLog
 from namegraph.update.import_plan import steps_in
-from namegraph.update.operation_rights import new_policies, rights_over
+from namegraph.update.operation_rights import facts_of, new_policies, rights_over
 from namegraph.update.order_queue import AffectedPart, Entries, Entry
 from namegraph.update.prepare import NOTHING, CannotError, Findings, prepare_update
 from namegraph.update.recorded_changes import changes_of_known, changes_of_share
@@ -305,7 +305,7 @@ class Participant:
         if not has_policies and (context.server_policy is None or not created):
             return
         coordinator = share.update_id.coordinator
-        facts = None if word is None else CallerFacts(word.principal, word.groups)
+        facts = None if word is None else facts_of(word)
         if facts is not None or coordinator != context.server:
             facts = believed(context, facts or CallerFacts(guest_of(coordinator)), speaker=coordinator)
         operations = [step for _, step in update.operations if isinstance(step, CreateGroup | DeleteGroup | SetPolicy)]

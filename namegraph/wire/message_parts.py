@@ -130,6 +130,8 @@ class CallerWord(NamedTuple):
     """Arcs that the caller may leave as an admin of their child, whose home is the coordinator."""
     replaces: tuple[tuple[NodeId, NodeId], ...] = ()
     """Names of the coordinator, and the groups that take their place in the arcs of the update."""
+    privileges: tuple[str, ...] | None = None
+    """Privileges that the credential of the caller is good for. None for all."""
 
 
 class Cover(NamedTuple):

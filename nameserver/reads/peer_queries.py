@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from namegraph import ArcId, CoreQueries, NodeId, Reason, is_plain, only, refuse
+from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.calls.stable_listing import collected
@@ -43,6 +44,20 @@ class PeerQuestionCalls:
         self._parts = parts
         self._checks = checks
         self._whole_groups = whole_groups
+
+    async def tell_caller_groups(
+        self, request: messages.TellCallerGroupsRequest, context: Context
+    ) -> messages.TellCallerGroupsResponse:
+        """Return the groups of this server that contain one of its principals and are in a group of another server."""
+        del context
+        core = self._core
+        principal = conversion.read_id(request.principal, "principal", core.graph.index)
+        if core.owner_of_name(principal) != core.server:
+            raise not_owned_here(principal, core.server)
+        asker = current_caller().via
+        if asker is None:
+            raise refuse(Reason.PERMISSION_DENIED, "only another server is told the groups of a principal")
+        return messages.TellCallerGroupsResponse(groups=core.groups_told_of(principal, asker))
 
     async def check_part(self, request: messages.CheckPartRequest, context: Context) -> messages.CheckPartResponse:
         """Return this server's finding about each pair."""
@@ -186,6 +201,7 @@ def peer_question_handlers(
             read(questions.check_part, revisions, filling, of=_members, until_ready=ready),
             messages.CheckPartRequest,
         ),
+        "TellCallerGroups": unary_call(questions.tell_caller_groups, messages.TellCallerGroupsRequest),
         "ConfirmArcs": unary_call(
             read(questions.confirm_arcs, revisions, filling, until_ready=ready), messages.ConfirmArcsRequest
         ),

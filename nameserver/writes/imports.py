@@ -10,6 +10,7 @@ from namegraph import Committed, ImportCommand, NameGraph, Reason, ServerId, ref
 from nameserver.access.caller import current_caller
 from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context, deadline_of
+from nameserver.calls.caller_facts import FactsOfCallers
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.places import Places
 from nameserver.driver.run_loop import RunLoop
@@ -53,7 +54,9 @@ class ImportCalls:
         forwarder: Forwarder,
         listed: SubnetGuard,
         restarting: Restarting,
+        facts: FactsOfCallers,
     ) -> None:
+        self._facts = facts
         self._restarting = restarting
         self._listed = listed
         self._run_loop = run_loop
@@ -115,7 +118,8 @@ class ImportCalls:
         run_loop = self._run_loop
 
         async def attempt() -> Committed:
-            return await run_loop.carry_out(replace(command, ticket=run_loop.new_ticket()))
+            caller = await self._facts.of_caller()
+            return await run_loop.carry_out(replace(command, ticket=run_loop.new_ticket(), caller=caller))
 
         seconds = None if command.deadline is None else command.deadline - run_loop.now()
         return conversion.import_summary(await outlast_restarts(attempt, self._restarting, seconds=seconds))

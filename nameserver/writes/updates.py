@@ -12,6 +12,7 @@ from msgspec import structs
 
 from namegraph import (
     NO_DETAILS,
+    CallerFacts,
     Committed,
     Composite,
     GroupDetails,
@@ -87,6 +88,13 @@ class GroupsElsewhere(Protocol):
         """
 
 
+class FactsFinder(Protocol):
+    """Finder of the facts on the caller of the present call."""
+
+    async def of_caller(self) -> CallerFacts | None:
+        """Return the facts. None if this server judges no callers."""
+
+
 class RequestIds:
     """Request ids for callers that send none.
 
@@ -117,12 +125,14 @@ class UpdateCalls:
         has_answered: Callable[[str], bool],
         is_steady: Callable[[], bool],
         require_owned: Callable[[Subnet | None], None],
+        facts: FactsFinder,
     ) -> None:
         """Create the servicer.
 
         `has_answered`: returns True if this server remembers the outcome of a request id. `is_steady`: returns True if
         servers neither agree on a view nor heal. `require_owned`: raises `RefusedError` if no server owns a subnet.
         """
+        self._facts = facts
         self._is_steady = is_steady
         self._require_owned = require_owned
         self._elsewhere = elsewhere
@@ -169,7 +179,13 @@ class UpdateCalls:
         request_id, deadline = self._request_ids.given_or_new(request.request_id), deadline_of(context, run_loop)
         origin = origin_of(request_id=request_id, server=run_loop.server)
         command = SetDetails(
-            run_loop.new_ticket(), request_id, changes, deadline, if_none=request.if_none, origin=origin
+            run_loop.new_ticket(),
+            request_id,
+            changes,
+            deadline,
+            if_none=request.if_none,
+            origin=origin,
+            caller=await self._facts.of_caller(),
         )
         return conversion.change(await run_loop.carry_out(command))
 
@@ -285,6 +301,7 @@ class UpdateCalls:
                 composite=composite,
                 elsewhere=elsewhere,
                 details=details or {},
+                caller=await self._facts.of_caller(),
             )
             return await run_loop.carry_out(command)
 

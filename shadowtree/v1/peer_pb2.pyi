@@ -214,6 +214,18 @@ class AwaitRevisionResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class TellCallerGroupsRequest(_message.Message):
+    __slots__ = ("principal",)
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    def __init__(self, principal: _Optional[str] = ...) -> None: ...
+
+class TellCallerGroupsResponse(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, groups: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class CheckPartRequest(_message.Message):
     __slots__ = ("groups", "members", "at_least_revision", "explain", "resolve", "with_pathnames")
     GROUPS_FIELD_NUMBER: _ClassVar[int]

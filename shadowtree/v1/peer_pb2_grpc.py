@@ -61,6 +61,11 @@ class PeerServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.CheckPartRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_peer__pb2.CheckPartResponse.FromString,
                 _registered_method=True)
+        self.TellCallerGroups = channel.unary_unary(
+                '/shadowtree.v1.PeerService/TellCallerGroups',
+                request_serializer=shadowtree_dot_v1_dot_peer__pb2.TellCallerGroupsRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_peer__pb2.TellCallerGroupsResponse.FromString,
+                _registered_method=True)
         self.ConfirmArcs = channel.unary_unary(
                 '/shadowtree.v1.PeerService/ConfirmArcs',
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.ConfirmArcsRequest.SerializeToString,
@@ -130,6 +135,14 @@ class PeerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TellCallerGroups(self, request, context):
+        """The groups of this server that contain one of its principals and are in a group of the server that asks: what gives
+        the principal rights there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ConfirmArcs(self, request, context):
         """Of each arc, whether it is there: the home of its parent is asked, which alone can say so.
         """
@@ -193,6 +206,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.CheckPart,
                     request_deserializer=shadowtree_dot_v1_dot_peer__pb2.CheckPartRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_peer__pb2.CheckPartResponse.SerializeToString,
+            ),
+            'TellCallerGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.TellCallerGroups,
+                    request_deserializer=shadowtree_dot_v1_dot_peer__pb2.TellCallerGroupsRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_peer__pb2.TellCallerGroupsResponse.SerializeToString,
             ),
             'ConfirmArcs': grpc.unary_unary_rpc_method_handler(
                     servicer.ConfirmArcs,
@@ -357,6 +375,33 @@ class PeerService:
             '/shadowtree.v1.PeerService/CheckPart',
             shadowtree_dot_v1_dot_peer__pb2.CheckPartRequest.SerializeToString,
             shadowtree_dot_v1_dot_peer__pb2.CheckPartResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TellCallerGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.PeerService/TellCallerGroups',
+            shadowtree_dot_v1_dot_peer__pb2.TellCallerGroupsRequest.SerializeToString,
+            shadowtree_dot_v1_dot_peer__pb2.TellCallerGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,

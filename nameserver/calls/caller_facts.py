@@ -1,0 +1,64 @@
+"""Facts on the caller of a write, for the judgement of its rights.
+
+principal of this server, or of nobody's subnet    the core looks up its groups
+principal of another server                        that server is asked for its groups that lead into groups here
+"""
+
+from __future__ import annotations
+
+from namegraph import (
+    CallerFacts,
+    CoreQueries,
+    NodeId,
+    Principal,
+    RefusedError,
+    is_identified,
+    is_principal,
+    subnet_of_principal,
+)
+from nameserver.access.caller import current_caller
+from nameserver.calls.read_your_writes import PEER_SERVICE
+from nameserver.routing.fan_out import ask_part
+from nameserver.routing.forwarding import Forwarder
+from nameserver.wire import conversion
+from shadowtree.v1 import peer_pb2 as messages
+
+METHOD = f"/{PEER_SERVICE}/TellCallerGroups"
+
+ASKED_SECONDS = 2.0
+"""Wait for the server of a principal. Without its answer, the groups of the principal give no rights here."""
+
+
+class FactsOfCallers:
+    """Finder of the facts on callers, at one server."""
+
+    def __init__(self, *, core: CoreQueries, forwarder: Forwarder) -> None:
+        self._core = core
+        self._forwarder = forwarder
+
+    async def of_caller(self) -> CallerFacts | None:
+        """Return the facts on the caller of the present call. None if this server judges no callers."""
+        if self._core.server_policy is None:
+            return None
+        caller = current_caller()
+        principal = Principal(caller.principal)
+        privileges = None if caller.privileges is None else tuple(sorted(caller.privileges))
+        return CallerFacts(principal, await self._groups(principal), privileges)
+
+    async def _groups(self, principal: Principal) -> tuple[NodeId, ...]:
+        core = self._core
+        subnet = subnet_of_principal(principal) if is_principal(principal) else None
+        home = None if subnet is None or not is_identified(principal) else core.owner_of(subnet)
+        if home is None or home == core.server:
+            return ()
+        request = messages.TellCallerGroupsRequest(principal=principal)
+        try:
+            told = await ask_part(
+                self._forwarder, home, METHOD, request, messages.TellCallerGroupsResponse, seconds=ASKED_SECONDS
+            )
+        except RefusedError:
+            return ()  # A server of an earlier version tells nothing.
+        if told is None:
+            return ()
+        groups = (conversion.read_id(name, "groups", core.graph.index) for name in told.groups)
+        return tuple(group for group in groups if core.owner_of_name(group) == home)
