@@ -18,6 +18,7 @@ from mailing.rules.roster_text import read_rosters
 from mailing.rules.rosters import RosterError
 from nameserver.config.declared import SettingsError
 from nameserver.config.settings import load_settings
+from shadowtree.cli.validation.steps_file import read_steps
 from shadowtree.client.files.formats import FileFormat
 from shadowtree.client.files.graph_reader import read_graph
 from shadowtree.client.files.update_reader import read_updates
@@ -99,6 +100,15 @@ GRAPHS: dict[FileFormat, tuple[str, ...]] = {
 UPDATES = (
     "+\tstaff@x.example\tlab@x.example\tgroup\n-\tstaff@x.example\tann@y.example\n\n+\tlab@x.example\tbob@z.example\n"
 )
+STEPS = """\
+steps:
+- {op: join, group: staff@x.example, member: &ann ann@x.example, kind: process}
+- {op: expect_check, group: staff@x.example, member: *ann, want: true}
+- op: expect_leaves
+  group: staff@x.example
+  want: [ann@x.example, "bob@x.example"]
+- {op: expect_leaf_count, group: staff@x.example, want: 2}
+"""
 ROSTER = {"fqdn_listname": "all@x.example", "list_id": "all.x.example", "settings": {"max_message_size": 40}}
 MEMBER = {"list_id": "all.x.example", "email": "ann@y.example", "role": "member", "delivery_mode": "regular"}
 
@@ -147,6 +157,11 @@ def _packed(*texts: str) -> list[bytes]:
 def take_rosters(data: bytes) -> None:
     """Read rosters of Mailman in a file."""
     read_rosters(data.decode("utf-8", "replace"))
+
+
+def take_steps(data: bytes) -> None:
+    """Read a file of steps, whose values may name one another."""
+    step(lambda: read_steps("steps.yaml", data), is_beside_loop=True)
 
 
 def _rosters() -> list[bytes]:
@@ -258,6 +273,8 @@ TARGETS = (
         (BadFile,),
         weight=2,
     ),
+    # YAML is read by Python alone, some microseconds a byte.
+    Target("steps", take_steps, lambda: [STEPS.encode()], _LINES, (BadFile,), bytes_limit=8_000, weight=1),
     Target("rosters", take_rosters, _rosters, (in_json, in_json, in_bytes), (RosterError,)),
     Target(
         "snapshots", take_chunk, _chunks, (in_fields(), in_fields(), in_bytes), (ServerFault, DecodeError), weight=2

@@ -295,10 +295,14 @@ def take_session(data: bytes) -> None:
         numbers=SessionNumbers(),
         outboxes=lanes,
     )
-    for encoded in came:
+
+    def answer(encoded: bytes) -> None:
         session.receive(frames.decode(encoded))
         while (frame := session.next_frame()) is not None:
             frames.encode(frame)
+
+    for encoded in came:
+        step(partial(answer, encoded))
 
 
 def _typed(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]) -> Form:

@@ -149,6 +149,11 @@ BAD_FILES = {
     b"steps:\n- {op: expect_leaves, group: a@x, want: [1]}": r":2: step 1: 'want' must be a list of texts",
     b"steps:\n- {op: expect_leaves, group: a@x, want: [], exclude: []}": r":2: step 1: 'exclude' concerns",
     b"steps: " + b"[" * 5_000: r"this is no YAML",
+    # Each list has ten times the values of the one before. Copies of them, or their text, would fill any memory.
+    b"steps:\n- {op: expect_leaves, group: a@x, want: &a0 [x@x]}\n"
+    + b"".join(
+        b"- {op: expect_leaves, group: a@x, want: &a%d [%s]}\n" % (at, b"*a%d," % (at - 1) * 10) for at in range(1, 30)
+    ): r":3: step 2: 'want' must be a list of texts",
 }
 
 
