@@ -43,7 +43,7 @@ from namegraph import (
     Tick,
 )
 from nameserver.access.caller import How
-from nameserver.access.credentials import Credentials, RefusedReports
+from nameserver.access.credentials import Credentials, RefusedReports, TokenJudge
 from nameserver.access.identify import Identification, Listener
 from nameserver.access.keys import ApiKeys
 from nameserver.access.local_socket import LocalSocketError, listen, place_of
@@ -494,7 +494,7 @@ def _open(
     )
     questions |= delivery_question_handlers(core=reads, machine=desk, directory=directory, check=check)
     reports = RefusedReports(clock=time.monotonic, report=partial(_report_credential, audit_log, core.server))
-    credentials = Credentials(keys=keys, report=reports.note)
+    credentials = Credentials(keys=keys, tokens=_tokens(settings), report=reports.note)
     identifications = {
         servers.public: Identification(Listener.PLAINTEXT, credentials),
         servers.local: Identification(Listener.LOCAL, credentials),
@@ -755,6 +755,21 @@ def _line(core: Server, address: str) -> str:
 
 def _complain(line: str) -> None:
     say(logging.WARNING, "peers", line)
+
+
+def _tokens(settings: Settings) -> TokenJudge | None:
+    """Return the judge of tokens. None if the settings name no issuers. Raises `StartError`."""
+    if not settings.issuers:
+        return None
+    from nameserver.access.tokens import KeyFileError, Tokens
+
+    def warn(line: str) -> None:
+        say(logging.WARNING, "keys_of_issuer", line)
+
+    try:
+        return Tokens(settings.issuers, warn=warn, time_of_day=lambda: now_ms() / 1000)
+    except KeyFileError as error:
+        raise StartError(f"issuers: {error}") from None
 
 
 def _report_credential(audit_log: AuditLog, server: ServerId, line: str, address: str) -> None:

@@ -41,6 +41,8 @@ def require_extras(settings: Settings) -> None:
     """Raise `StartError` if a library is not installed that the settings need."""
     if settings.metrics_listen is not None:
         _require_extra("metrics_listen", "metrics", "nameserver.telemetry.metrics")
+    if settings.issuers:
+        _require_extra("issuers", "oidc", "nameserver.access.tokens")
     if settings.traces_endpoint is not None:
         _require_extra("traces_endpoint", "traces", "nameserver.telemetry.traces")
 

@@ -69,6 +69,11 @@ class Caller:
         return self.via is not None
 
     @property
+    def has_credential(self) -> bool:
+        """True if the caller sent a credential of its own, whose end ends its streams."""
+        return self.how in (How.KEY, How.TOKEN, How.CERTIFICATE)
+
+    @property
     def is_operator_here(self) -> bool:
         """True if the caller opened the local socket, or is on the machine of a server without protection."""
         if self.how is How.LOOPBACK:

@@ -18,12 +18,23 @@ from typing import Any, Final
 
 import grpc
 
-from namegraph import ANONYMOUS, OPERATOR, Reason, RefusedError, guest_of, is_identified, refuse, subnet_of_principal
+from namegraph import (
+    ANONYMOUS,
+    OPERATOR,
+    Principal,
+    Reason,
+    RefusedError,
+    guest_of,
+    is_identified,
+    refuse,
+    subnet_of_principal,
+)
 from nameserver.access.caller import Caller, How
 from nameserver.access.credentials import Credentials
 from nameserver.access.marks import InvalidMarkError, Mark, read_mark
 from nameserver.config.addresses import THIS_MACHINE, network_of
 from nameserver.driver.time_of_day import now_ms
+from nameserver.trust.identities import Identity, NotAuthentic, PeerIdentity, TrustFault, UserIdentity
 from nameserver.wire.metadata import AUTHORIZATION_KEY, CALLER, CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY
 from nameserver.wire.status_mapping import abort
 
@@ -46,15 +57,29 @@ class Listener(Enum):
 
     PLAINTEXT = "plaintext"
     """Address of an unprotected server. All that a caller says is believed, because nothing is proven."""
+    PROTECTED = "protected"
+    """Address of a protected server: encrypted, with or without a certificate of the caller."""
     LOCAL = "local"
     """Local socket."""
+
+
+CertificateJudge = Callable[[Mapping[str, Iterable[bytes]]], Identity | NotAuthentic | None]
+"""Function of what gRPC knows of a connection that returns the identity of the certificate. None for no certificate."""
 
 
 class Identification:
     """Finder of the callers of one listener."""
 
-    def __init__(self, listener: Listener, credentials: Credentials) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        credentials: Credentials,
+        *,
+        certificate_of: CertificateJudge = lambda _auth_context: None,
+    ) -> None:
+        """`certificate_of`: judge of certificates, for a protected listener."""
         self._listener = listener
+        self._certificate_of = certificate_of
         self._credentials = credentials
         self._known: dict[str, Caller] = {}
         """Callers that gave nothing but their connection, by connection."""
@@ -65,9 +90,11 @@ class Identification:
         """Return the caller of a call. Raises `RefusedError` if it gives a proof that does not hold."""
         peer = context.peer() or ""
         metadata = context.invocation_metadata() or ()
+        if self._listener is Listener.PROTECTED:
+            return self._of_encrypted(self._proofs(metadata, peer), self._certificate_of(context.auth_context()), peer)
         for key, _ in metadata:
             if key in _PROOFS:
-                return self._of_proofs(metadata, peer)
+                return self._of_proofs(self._proofs(metadata, peer), peer)
         caller = self._known.get(peer)
         if caller is None:
             if len(self._known) >= KNOWN_CALLERS_LIMIT:
@@ -80,7 +107,8 @@ class Identification:
             return Caller(OPERATOR, How.LOCAL, peer)
         return Caller(ANONYMOUS, How.LOOPBACK, peer)
 
-    def _of_proofs(self, metadata: Iterable[tuple[str, str | bytes]], peer: str) -> Caller:
+    def _proofs(self, metadata: Iterable[tuple[str, str | bytes]], peer: str) -> dict[str, str]:
+        """Return the metadata that tells identities. Raises `RefusedError` if one of them is there twice."""
         proofs: dict[str, str] = {}
         for key, value in metadata:
             if key not in _PROOFS:
@@ -88,6 +116,33 @@ class Identification:
             if key in proofs:
                 raise self._credentials.invalid(f"two values of {key}", peer)
             proofs[key] = value if isinstance(value, str) else value.decode("utf-8", "replace")
+        return proofs
+
+    def _of_encrypted(self, proofs: dict[str, str], identity: Identity | NotAuthentic | None, peer: str) -> Caller:
+        """Return the caller over an encrypted connection, of which the certificate is judged."""
+        invalid = self._credentials.invalid
+        authorization = proofs.pop(AUTHORIZATION_KEY, None)
+        match identity:
+            case NotAuthentic():
+                if identity.kind is TrustFault.EXPIRED:
+                    raise self._credentials.expired()
+                raise invalid(identity.why, peer)
+            case PeerIdentity() | UserIdentity() if authorization is not None:
+                raise invalid("a certificate, and another credential", peer)
+            case PeerIdentity():
+                return _of_peer(identity, _mark_of(proofs), peer)
+            case _ if proofs:
+                raise invalid("the mark of another server, without the certificate of one", peer)
+            case UserIdentity(principal) if subnet_of_principal(Principal(principal)) is None:
+                raise invalid(f"a certificate for {principal}, which stands for callers without a credential", peer)
+            case UserIdentity(principal, fingerprint, _, expires):
+                return Caller(Principal(principal), How.CERTIFICATE, peer, fingerprint, expires.timestamp())
+            case _:
+                if authorization is not None:
+                    return self._credentials.caller_of(authorization, peer)
+                return Caller(ANONYMOUS, How.NONE, peer)
+
+    def _of_proofs(self, proofs: dict[str, str], peer: str) -> Caller:
         authorization = proofs.pop(AUTHORIZATION_KEY, None)
         if authorization is None:
             return self._of_mark(proofs, peer)
@@ -101,10 +156,7 @@ class Identification:
         return self._credentials.caller_of(authorization, peer)
 
     def _of_mark(self, proofs: Mapping[str, str], peer: str) -> Caller:
-        try:
-            mark = read_mark(proofs)
-        except InvalidMarkError as error:
-            raise refuse(Reason.INVALID_REQUEST, str(error), field=PRINCIPAL_KEY) from None
+        mark = _mark_of(proofs)
         if mark is None:
             # The address of a client means nothing without the server that tells it.
             return self._of_connection(peer)
@@ -146,7 +198,7 @@ class Identification:
             except RefusedError as error:
                 await abort(context, error.refusal)
             CALLER.set(caller)
-            if is_stream and caller.credential:
+            if is_stream and caller.has_credential:
                 with self._ending(caller) as stream:
                     try:
                         return await method(request, context)
@@ -166,7 +218,7 @@ class Identification:
             except RefusedError as error:
                 await abort(context, error.refusal)
             CALLER.set(caller)
-            if not caller.credential:
+            if not caller.has_credential:
                 async for answer in method(request, context):
                     yield answer
                 return
@@ -223,6 +275,23 @@ class _Stream:
 
 
 _PROOFS: Final = frozenset((AUTHORIZATION_KEY, CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY))
+
+
+def _mark_of(proofs: Mapping[str, str]) -> Mark | None:
+    try:
+        return read_mark(proofs)
+    except InvalidMarkError as error:
+        raise refuse(Reason.INVALID_REQUEST, str(error), field=PRINCIPAL_KEY) from None
+
+
+def _of_peer(server: PeerIdentity, mark: Mark | None, peer: str) -> Caller:
+    """Return the caller of a call of another server, which speaks for principals of its own subnets alone."""
+    until = server.expires.timestamp()
+    if mark is None:
+        return Caller(guest_of(server.name), How.PEER, peer, server.fingerprint, until)
+    is_its_own = subnet_of_principal(mark.principal) in server.subnets
+    principal = mark.principal if is_its_own else guest_of(server.name)
+    return Caller(principal, How.PEER, peer, server.fingerprint, until, server.name, mark.address)
 
 
 def _believed(mark: Mark, peer: str) -> Caller:

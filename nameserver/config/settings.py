@@ -44,6 +44,7 @@ from nameserver.config.declared import (
     truth_in,
     written,
 )
+from nameserver.config.issuer_settings import IssuerSettings, read_issuers
 from nameserver.config.located_toml import ConfigFile, ConfigFileError
 from nameserver.config.protection import UnprotectedError, require_protection
 from nameserver.config.socket_paths import InvalidSocketPathError, parse_socket_address
@@ -243,6 +244,9 @@ class Settings:
     policy: Annotated[
         ServerPolicy, _policy, "Table: operators, a list of principals and groups that may administer the server."
     ] = field(default_factory=ServerPolicy)
+    issuers: Annotated[
+        tuple[IssuerSettings, ...], read_issuers, "Tables: issuers of tokens, with issuer, audience, jwks and domains."
+    ] = ()
     passed_over: Mapping[str, str] = field(default_factory=dict)
     """Keys of the file that do not count, each with the variable or option that wins."""
 
@@ -278,6 +282,7 @@ class Settings:
         if self.announced_address == "":
             values["announced_address"] = NOT_ANNOUNCED
         values["policy"] = f"operators={few(self.policy.operators)}" if self.policy.operators else ""
+        values["issuers"] = few([each.issuer for each in self.issuers])
         if self.listen_local == "":
             values["listen_local"] = NOT_ANNOUNCED
         if self.dedupe_with is None:

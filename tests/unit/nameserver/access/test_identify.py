@@ -1,5 +1,7 @@
 """Callers, as listeners, credentials and the marks of other servers prove them."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from namegraph import ANONYMOUS, NO_ORIGIN, OPERATOR, Reason, RefusedError
@@ -9,6 +11,7 @@ from nameserver.access.identify import KNOWN_CALLERS_LIMIT, Identification, List
 from nameserver.access.keys import ApiKeys, KeyBounds, read_principal
 from nameserver.access.marks import MARK_LIMIT
 from nameserver.routing.forwarding import Forwarder
+from nameserver.trust.identities import NotAuthentic, PeerIdentity, TrustFault, UserIdentity
 from nameserver.wire.metadata import CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY
 from tests.callers import caller, calling, credentials
 
@@ -225,6 +228,107 @@ def test_a_flood_of_bad_credentials_does_not_flood_the_log():
 
 def test_the_address_of_a_client_without_a_server_that_tells_it_is_no_mark():
     assert found(Call(**{CALLER_KEY: "192.0.2.9:4"})).address == "127.0.0.1:40000"
+
+
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+B = PeerIdentity("b.x", ("b.x", "c.x"), "sha256:b", "sha256:bk", LATER, None)
+BOB = UserIdentity("bob@b.x", "sha256:bob", "sha256:bobk", LATER)
+
+
+class Encrypted(Call):
+    """A call over an encrypted connection."""
+
+    def __init__(self, identity, **metadata):
+        super().__init__(ELSEWHERE, **metadata)
+        self.identity = identity
+
+    def auth_context(self):
+        return self.identity
+
+
+def over_tls(call, **parts):
+    return Identification(Listener.PROTECTED, credentials(**parts), certificate_of=lambda found: found).identify(call)
+
+
+def refusal_over_tls(call, **parts):
+    with pytest.raises(RefusedError) as caught:
+        over_tls(call, **parts)
+    return caught.value.refusal
+
+
+def test_a_caller_without_a_credential_is_anonymous_over_tls_and_operates_nothing():
+    who = over_tls(Encrypted(None))
+    assert (who.principal, who.how, who.is_operator_here) == (ANONYMOUS, How.NONE, False)
+
+
+def test_a_certificate_of_a_user_names_its_principal_until_it_expires():
+    who = over_tls(Encrypted(BOB))
+    assert (who.principal, who.how, who.credential) == ("bob@b.x", How.CERTIFICATE, "sha256:bob")
+    assert who.until == LATER.timestamp()
+
+
+async def test_a_key_holds_over_tls_from_any_network():
+    keys, secret = await keys_with_one()
+    assert over_tls(Encrypted(None, authorization=f"Bearer {secret}"), keys=keys).principal == "ann@b.x"
+
+
+@pytest.mark.parametrize(
+    ("mark", "principal"),
+    [
+        ("principal=ann%40b.x&server=b.x", "ann@b.x"),
+        ("principal=ann%40c.x&server=b.x", "ann@c.x"),
+        ("principal=ann%40d.x&server=b.x", "guest@b.x"),
+        # The certificate says which server it is. The mark does not.
+        ("principal=ann%40d.x&server=d.x", "guest@b.x"),
+        ("principal=anonymous", "guest@b.x"),
+        ("principal=operator%40local&server=b.x", "guest@b.x"),
+        ("principal=guest%40d.x&server=b.x", "guest@b.x"),
+        ("server=b.x", "guest@b.x"),
+    ],
+)
+def test_a_server_speaks_for_principals_of_its_own_subnets_alone(mark, principal):
+    who = over_tls(Encrypted(B, **{PRINCIPAL_KEY: mark}))
+    assert (who.principal, who.how, who.via, who.is_operator_here) == (principal, How.PEER, "b.x", False)
+
+
+def test_a_mark_of_protocol_7_over_tls_names_no_principal_and_no_other_server():
+    who = over_tls(Encrypted(B, **{FORWARDED_KEY: "d.x", CALLER_KEY: "192.0.2.9:4"}))
+    assert (who.principal, who.via, who.address) == ("guest@b.x", "b.x", "192.0.2.9:4")
+
+
+def test_a_server_that_speaks_for_itself_is_its_own_guest():
+    who = over_tls(Encrypted(B))
+    assert (who.principal, who.how, who.via) == ("guest@b.x", How.PEER, None)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Encrypted(BOB, authorization=f"Bearer {KEY}"),
+        Encrypted(B, authorization=f"Bearer {KEY}"),
+        Encrypted(None, **{PRINCIPAL_KEY: "principal=ann%40b.x&server=b.x"}),
+        Encrypted(None, **{FORWARDED_KEY: "b.x"}),
+        Encrypted(None, **{CALLER_KEY: "192.0.2.9:4"}),
+        Encrypted(BOB, **{PRINCIPAL_KEY: "principal=ann%40b.x&server=b.x"}),
+        Encrypted(None, authorization=f"Bearer {KEY}", **{FORWARDED_KEY: "b.x"}),
+        Encrypted(UserIdentity("guest@b.x", "f", "k", LATER)),
+        Encrypted(UserIdentity("operator@local", "f", "k", LATER)),
+        Encrypted(NotAuthentic(TrustFault.UNKNOWN_AUTHORITY, "the certificate of c.x under the authority of b.x")),
+    ],
+)
+def test_two_proofs_and_proofs_that_do_not_hold_are_refused_over_tls(call):
+    found = refusal_over_tls(call)
+    assert found.reason is Reason.CREDENTIALS_INVALID
+    assert "authority" not in found.message
+
+
+def test_an_expired_certificate_is_told_apart():
+    call = Encrypted(NotAuthentic(TrustFault.EXPIRED, "expired 3 h ago"))
+    assert refusal_over_tls(call).reason is Reason.CREDENTIALS_EXPIRED
+
+
+def test_a_wrong_mark_of_a_server_is_refused():
+    assert refusal_over_tls(Encrypted(B, **{PRINCIPAL_KEY: "ann"})).reason is Reason.INVALID_REQUEST
 
 
 def test_a_handler_that_did_not_pass_the_wrapper_has_no_caller():
