@@ -32,6 +32,7 @@ from nameserver.config.addresses import InvalidAddressError, parse_address
 from nameserver.config.settings import RESTART_GRACE_SECONDS_LIMIT
 from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
+from nameserver.reads.audit_logs import AuditLogCalls
 from nameserver.reads.counting import counted
 from nameserver.snapshots.live_snapshot import STALLED_SECONDS, SnapshotCalls
 from nameserver.transport.identification import identify
@@ -324,6 +325,7 @@ def admin_service_handlers(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say
     )
     snapshots = SnapshotCalls(core=core, reads=reads, run_loop=run_loop)
+    audit_log = AuditLogCalls(server=core.server, checkpoints=core.checkpoints, run_loop=run_loop)
 
     def guarded(method: _Method) -> _Method:
         async def call(request: Any, context: Context) -> Any:
@@ -345,6 +347,8 @@ def admin_service_handlers(
         "ExportSnapshot": stream_call(
             guarded(snapshots.export), messages.ExportSnapshotRequest, stalled_seconds=STALLED_SECONDS
         ),
+        "ExportAuditLog": stream_call(guarded(audit_log.export), messages.ExportAuditLogRequest),
+        "ListCheckpoints": unary_call(audit_log.list_checkpoints, messages.ListCheckpointsRequest),
     }
 
 

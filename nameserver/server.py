@@ -73,6 +73,7 @@ from nameserver.delivery_service import (
 )
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.audit_log import AuditLog
+from nameserver.driver.checkpoint_keeper import CheckpointKeeper
 from nameserver.driver.database_identity import refuse_mistaken
 from nameserver.driver.gc_tuning import growing_graph, tune_allocator, tune_collector
 from nameserver.driver.health import HEALTH_SERVICE, Health, reflection_handlers
@@ -370,6 +371,7 @@ async def _serve(
         trust=trust,
     )
     transport.unconfirmed = core.delivery.unconfirmed
+    checkpoints = _checkpoint_keeper(settings, core, run_loop, transport)
     filling = AncestryFilling(core=core, reads=reads, run_loop=run_loop)
     with ExitStack() as telemetry:
         clocks, queue = _open(
@@ -397,6 +399,7 @@ async def _serve(
                 filling.fill_forever(),
                 clocks.watch_forever(),
                 _let_time_pass(run_loop),
+                checkpoints.keep_forever(),
                 queue.run(),
                 trust.follow_files(transport.refresh),
             )
@@ -555,6 +558,21 @@ def _open(
         add(server, HEALTH_SERVICE, health.handlers(), HEALTH_CALLS_AT_ONCE)
         add(server, reflection.SERVICE_NAME, reflection_handlers(services), REFLECTION_CALLS_AT_ONCE)
     return clocks, QueueSending(machine=desk, routing=routing, forwarder=forwarder)
+
+
+def _checkpoint_keeper(
+    settings: Settings, core: Server, run_loop: RunLoop, transport: PeerTransport
+) -> CheckpointKeeper:
+    keeper = CheckpointKeeper(
+        server=core.server,
+        kept=core.checkpoints,
+        run_loop=run_loop,
+        tell=transport.tell_checkpoint,
+        now_ms=now_ms,
+        keep_ms=1e3 * DAY_SECONDS * settings.audit_days,
+    )
+    run_loop.observers.append(keeper)
+    return keeper
 
 
 async def _drain(

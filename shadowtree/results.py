@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from shadowtree.errors import Unavailable
 from shadowtree.updates import Target
@@ -352,6 +353,93 @@ class RecordedUpdate:
     deleted: int
     joined: int
     left: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One row of the audit log of a server: an update of its groups, or another event."""
+
+    number: int
+    """Place of the row, from 1, without gaps."""
+    counter: int
+    revision: Revision
+    """Revision of the update. Empty for another event."""
+    request_id: str
+    told_at: int
+    """Time at which `server` was asked, on its clock, in milliseconds since 1970. 0 if it is not known."""
+    caller: str
+    """Address of the caller, as far as known."""
+    server: str
+    """Server that was asked."""
+    changes: Any
+    """Changes or facts, as JSON has them. ``{"undecodable": HEX}`` if the server's row is damaged."""
+    kind: str
+    """``update``, or the kind of the event."""
+    principal: str
+    how: str
+    credential: str
+    via: str
+    decision: str
+    """``allowed``, ``refused`` or empty."""
+    rule: str
+    previous: str
+    """Hash of the row before this one, in hexadecimal. Empty in rows before the chain."""
+    hash: str
+    """Hash of this row, in hexadecimal. Empty in rows before the chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditExport:
+    """A file of rows of the audit log of one server."""
+
+    server: str
+    rows: int
+    first: int
+    """Number of the first row. 0 if there is none."""
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCheckpoint:
+    """State of the audit log of a server at one of its rows."""
+
+    server: str
+    """Server that wrote the log."""
+    sequence: int
+    """Number of the row."""
+    hash: str
+    """Hash of the row, in hexadecimal, as are key and signature."""
+    at: int
+    """Milliseconds since 1970 on the clock of that server."""
+    before: int
+    """Number of the row of that server's checkpoint before this one. 0 if there is none."""
+    key: str
+    """Ed25519 public key of that server. Empty if the checkpoint is not signed."""
+    signature: str
+    kept_by: str
+    """Server that keeps the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditVerdict:
+    """What the verification of a file of an audit log found."""
+
+    server: str
+    is_whole: bool
+    rows: int
+    first: int
+    """Number of the first row. 0 if there is none."""
+    last: int
+    before_chain: int
+    """Number of rows before the chain, which no hash covers."""
+    checkpoints: int
+    """Number of checkpoints that fit a row of the file."""
+    checkpoint_row: int
+    """Number of the newest row that a checkpoint covers. 0 if none does."""
+    wrong_row: int
+    """Number of the first wrong row, or of the first missing one. 0 if the file is whole."""
+    why: str
+    """What is wrong. Empty if the file is whole."""
 
 
 @dataclass(frozen=True, slots=True)

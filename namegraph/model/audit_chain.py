@@ -54,19 +54,21 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     """Hash of the row."""
     at: int
     """Milliseconds since 1970 on the clock of the server."""
+    before: int = 0
+    """Number of the row of the server's checkpoint before this one. 0 if there is none."""
     key: bytes = b""
     """Ed25519 public key of the server. Empty if the checkpoint is not signed."""
     signature: bytes = b""
 
     def signed_bytes(self) -> bytes:
         """Return the bytes that the signature covers."""
-        return CHECKPOINT_TEXT + _ENCODER.encode((self.server, self.sequence, self.hash, self.at))
+        return CHECKPOINT_TEXT + _ENCODER.encode((self.server, self.sequence, self.hash, self.at, self.before))
 
     def is_legal(self) -> bool:
         """Return True if a correct server could send this value. The signature is not verified."""
         has_sizes = (len(self.key), len(self.signature)) in ((0, 0), (KEY_BYTES, SIGNATURE_BYTES))
-        numbers = (self.sequence, self.at)
-        return has_sizes and len(self.hash) == len(CHAIN_BEGINNING) and all(0 < each < 2**63 for each in numbers)
+        has_numbers = 0 <= self.before < self.sequence < 2**63 and 0 <= self.at < 2**63
+        return has_sizes and has_numbers and len(self.hash) == len(CHAIN_BEGINNING)
 
 
 def canonical_bytes(record: ChangeRecord) -> bytes:

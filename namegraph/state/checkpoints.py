@@ -66,15 +66,17 @@ class Checkpoints:
     def heard(self, peer: ServerId, checkpoint: Checkpoint) -> Heard:
         """Keep the newest checkpoint of another server.
 
-        A checkpoint of an earlier row, or with another hash of the same row, contradicts the one before it. Both are
-        then kept.
+        Each checkpoint names the one before it. A server that names an earlier one than is kept here does not know of
+        the kept one: it went back to an older copy of its database. Both are then kept, as long as there is room: a
+        server could contradict itself without end.
         """
         kept = self._of_peers.get(peer, [])
         if any((each.sequence, each.hash) == (checkpoint.sequence, checkpoint.hash) for each in kept):
             return Heard.KNOWN
-        if kept and checkpoint.sequence <= kept[-1].sequence:
-            # The first branches show most, because later ones may be without end.
-            self._of_peers[peer] = [*kept[: BRANCHES_LIMIT - 1], checkpoint]
-            return Heard.CONTRADICTS
-        self._of_peers[peer] = [*kept[:-1], checkpoint]
-        return Heard.NEW
+        if not kept or checkpoint.before >= kept[-1].sequence:
+            self._of_peers[peer] = [*kept[:-1], checkpoint]
+            return Heard.NEW
+        if len(kept) >= BRANCHES_LIMIT:
+            return Heard.KNOWN
+        self._of_peers[peer] = [*kept, checkpoint]
+        return Heard.CONTRADICTS

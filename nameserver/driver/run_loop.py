@@ -158,6 +158,8 @@ class RunLoop:
         """Future that is done at the next step. None unless a caller waits for it."""
         self.changes_kept = CHANGES_KEPT
         """Number of the newest rows of the audit log that readers of changes see."""
+        self.audit_head = (0, b"")
+        """Number and hash of the newest row of the audit log that was made durable since the start."""
         self._changes_recorded: asyncio.Future[None] | None = None
         """Future that is done when more of the record of changes is durable. None unless a reader waits for it."""
         self.storage_failure: str | None = None
@@ -678,6 +680,8 @@ class RunLoop:
         await self._database.commit(batch.records)
         self._batches.written()
         if batch.records.changes:
+            newest = batch.records.changes[-1]
+            self.audit_head = (newest.number, newest.hash)
             self._tell_changes()
         self._durable_revision = batch.revision
         seconds = self._clock() - began

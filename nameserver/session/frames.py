@@ -191,12 +191,24 @@ class Heartbeat:
     """Reason why the sender has not been able to write its database for a while. Empty while it can."""
 
 
+class ToldCheckpoint(NamedTuple):
+    """Checkpoint of the sender's audit log, as in `namegraph.Checkpoint`."""
+
+    sequence: int
+    hash: bytes
+    at: int
+    before: int
+    key: bytes
+    signature: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Acquaintances:
-    """Other servers that the sender has met, after they changed since its hello."""
+    """Other servers that the sender has met, and its newest checkpoint, after either changed since its hello."""
 
     session: int
     known: tuple[KnownServer, ...]
+    checkpoint: ToldCheckpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +302,10 @@ def encode(frame: Frame) -> bytes:
                 cannot_write=cannot_write,
             )
             wire = message(heartbeat=beat)
-        case Acquaintances(session, known):
-            wire = message(acquaintances=message.Acquaintances(session=session, known=map(_wire_of_known, known)))
+        case Acquaintances(session, known, checkpoint):
+            told = None if checkpoint is None else _wire_of_checkpoint(checkpoint)
+            known_there = map(_wire_of_known, known)
+            wire = message(acquaintances=message.Acquaintances(session=session, known=known_there, checkpoint=told))
         case Leaving(session, grace_ms):
             wire = message(leaving=message.Leaving(session=session, grace_ms=grace_ms))
         case Goodbye(reason, text, grace_ms):
@@ -416,14 +430,30 @@ def _announced(address: str) -> str:
 def _acquaintances(frame: peer_pb2.PeerFrame.Acquaintances) -> Acquaintances | Malformed:
     if _are_too_many(frame.known):
         return Malformed(f"more than {KNOWN_SERVERS_LIMIT} acquaintances, or too many subnets of theirs")
+    told = frame.checkpoint if frame.HasField("checkpoint") else None
     try:
-        return Acquaintances(frame.session, _known(frame.known))
+        return Acquaintances(frame.session, _known(frame.known), None if told is None else _read_checkpoint(told))
     except InvalidNameError as error:
         return Malformed(f"acquaintances with an {error}")
 
 
+def _read_checkpoint(told: peer_pb2.PeerFrame.AuditCheckpoint) -> ToldCheckpoint:
+    return ToldCheckpoint(told.sequence, told.hash, told.at_ms, told.before, told.key, told.signature)
+
+
 def _are_too_many(known: Sequence[peer_pb2.PeerFrame.KnownServer]) -> bool:
     return len(known) > KNOWN_SERVERS_LIMIT or sum(len(each.subnets) for each in known) > KNOWN_SUBNETS_LIMIT
+
+
+def _wire_of_checkpoint(told: ToldCheckpoint) -> peer_pb2.PeerFrame.AuditCheckpoint:
+    return peer_pb2.PeerFrame.AuditCheckpoint(
+        sequence=told.sequence,
+        hash=told.hash,
+        at_ms=told.at,
+        before=told.before,
+        key=told.key,
+        signature=told.signature,
+    )
 
 
 def _wire_of_known(known: KnownServer) -> peer_pb2.PeerFrame.KnownServer:

@@ -40,6 +40,7 @@ from nameserver.session.frames import (
     Malformed,
     Receipt,
     Retired,
+    ToldCheckpoint,
 )
 from nameserver.session.session_events import (
     AcquaintancesCame,
@@ -124,8 +125,10 @@ class Session:
         """Grace in milliseconds, if the peer is still to be told of the planned stop. None otherwise."""
         self._known = () if self._greeting is None else self._greeting.known
         """Servers met here, as the peer was told by the hello or later."""
+        self._checkpoint: ToldCheckpoint | None = None
+        """Newest checkpoint here, as the peer was told."""
         self._has_met_others = False
-        """True if the peer is still to be told of a change of `_known`."""
+        """True if the peer is still to be told of a change of `_known` or `_checkpoint`."""
         self._told: Receipts | None = None
         """Last receipts given to the peer. None before the first."""
 
@@ -164,7 +167,7 @@ class Session:
             return Leaving(self.number, grace_ms)
         if self._has_met_others and self.is_open_there:
             self._has_met_others = False
-            return Acquaintances(self.number, self._known)
+            return Acquaintances(self.number, self._known, self._checkpoint)
         receipts = self._receipts()
         frame: Frame | None = self._next_letters(receipts) if self.state is SessionState.OPEN else None
         if self.ending is not None:
@@ -214,8 +217,8 @@ class Session:
                 return self._while_open(session, DatagramsCame(datagrams))
             case Heartbeat(session):
                 return self._while_open(session, HeartbeatCame(frame))
-            case Acquaintances(session, known):
-                return self._while_open(session, AcquaintancesCame(known))
+            case Acquaintances(session, known, checkpoint):
+                return self._while_open(session, AcquaintancesCame(known, checkpoint))
             case Leaving(session, grace_ms):
                 return self._while_open(session, LeavingCame(grace_ms))
             case Goodbye(reason, message, grace_ms):
@@ -240,6 +243,12 @@ class Session:
         """Tell the peer the other servers that were met here, unless it knows exactly these."""
         if known != self._known:
             self._known = known
+            self._has_met_others = True
+
+    def tell_checkpoint(self, checkpoint: ToldCheckpoint) -> None:
+        """Tell the peer the newest checkpoint of the audit log here, unless it was told this one."""
+        if checkpoint != self._checkpoint:
+            self._checkpoint = checkpoint
             self._has_met_others = True
 
     def part(self, goodbye: Goodbye) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from namegraph import Lane
-from nameserver.session.frames import Heartbeat, Hello, KnownServer
+from nameserver.session.frames import Heartbeat, Hello, KnownServer, ToldCheckpoint
 
 
 class FaultKind(StrEnum):
@@ -71,9 +71,10 @@ class HeartbeatCame:
 
 @dataclass(frozen=True, slots=True)
 class AcquaintancesCame:
-    """The peer has met or forgotten other servers since its hello."""
+    """The peer has met or forgotten other servers since its hello, or has a newer checkpoint."""
 
     known: tuple[KnownServer, ...]
+    checkpoint: ToldCheckpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)

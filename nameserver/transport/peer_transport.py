@@ -23,8 +23,12 @@ from contextlib import suppress
 from math import ceil
 from typing import assert_never
 
+from msgspec import structs
+
 from delivery.origin.backlogs import Unconfirmed
 from namegraph import (
+    Checkpoint,
+    CheckpointCame,
     Lane,
     PeerLeaving,
     PeerLost,
@@ -40,7 +44,7 @@ from nameserver.detector.liveness_table import LivenessTable
 from nameserver.detector.phi import DetectorLimits
 from nameserver.detector.write_health import Writing
 from nameserver.session.durable_outbox import DurableOutbox
-from nameserver.session.frames import Goodbye, GoodbyeReason, Hello
+from nameserver.session.frames import Goodbye, GoodbyeReason, Hello, ToldCheckpoint
 from nameserver.session.handshake_policy import judge
 from nameserver.session.heartbeats import Pulse
 from nameserver.session.session import Ending, Session, SessionState
@@ -83,6 +87,9 @@ NO_CERTIFICATE: Mapping[str, Iterable[bytes]] = {}
 
 class PeerTransport:
     """Sessions of this server. All methods belong to the thread of the event loop."""
+
+    _checkpoint: ToldCheckpoint | None = None
+    """Newest durable checkpoint of the audit log here. None before the first one."""
 
     def __init__(
         self,
@@ -526,10 +533,12 @@ class PeerTransport:
                 self._going_back.keeps_open(conversation.session.peer)
                 self._confirmed(conversation)
                 self._take_word_of_writing(conversation, heartbeat.cannot_write)
-            case AcquaintancesCame(known):
+            case AcquaintancesCame(known, checkpoint):
                 found = conversation.session.hello
                 assert found is not None
                 self._hearsay.take(found.server, found.subnets, known)
+                if checkpoint is not None:
+                    self._run_loop.take(CheckpointCame(found.server, Checkpoint(found.server, *checkpoint)))
             case LeavingCame(grace_ms):
                 if grace_ms:
                     self._watches.of(conversation.session.peer).leaves()
@@ -551,6 +560,8 @@ class PeerTransport:
         self._met[peer] = Met.of(hello)
         self._hearsay.take(peer, hello.subnets, hello.known)
         conversation.tell_known(self._told_known)
+        if self._checkpoint is not None:
+            conversation.tell_checkpoint(self._checkpoint)
         if self._watches.life_of(peer) is Life.RESTARTING:
             self.comebacks += 1
             for link in self._links.to(peer):
@@ -664,6 +675,13 @@ class PeerTransport:
             self._hearsay.look()
             for conversation in self._open.values():
                 conversation.tell_known(known)
+
+    def tell_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Tell all other servers the newest checkpoint of the audit log here, which is durable."""
+        _, *told = structs.astuple(checkpoint)
+        self._checkpoint = ToldCheckpoint(*told)
+        for conversation in self._open.values():
+            conversation.tell_checkpoint(self._checkpoint)
 
     def _look_after_all(self) -> None:
         """Send due heartbeats, find lost servers, and decide the ways of sessions and calls."""

@@ -14,6 +14,7 @@ from nameserver.session.frames import (
     Goodbye,
     Hello,
     KnownServer,
+    ToldCheckpoint,
     decode,
     encode,
 )
@@ -115,6 +116,11 @@ class SessionRunner:
     def tell_known(self, known: tuple[KnownServer, ...]) -> None:
         """Tell the peer the other servers that were met here."""
         self.session.tell_known(known)
+        self.wake()
+
+    def tell_checkpoint(self, checkpoint: ToldCheckpoint) -> None:
+        """Tell the peer the newest checkpoint of the audit log here."""
+        self.session.tell_checkpoint(checkpoint)
         self.wake()
 
     def leave(self, grace_ms: int) -> None:

@@ -55,6 +55,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "bench-delivery": _Command("bench_delivery", "Measure how fast messages reach everybody in a group."),
     "validate": _Command("validate", "Run a file of steps and expectations."),
     "audit": _Command("audit", "Audit the data of all servers offline."),
+    "audit-log": _Command("audit_log", "Export and verify the log of who changed and was refused what."),
     "simulate": _Command("simulate", "Run many name servers under a seed and check them."),
     "certs": _Command("certs", "Make, renew and show certificates of servers and users."),
     "key": _Command("key", "Make, list and revoke API keys."),

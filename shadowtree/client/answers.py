@@ -305,6 +305,25 @@ def read_key(message: admin_pb2.ApiKey) -> results.ApiKey:
     )
 
 
+def read_checkpoints(message: admin_pb2.CheckpointList) -> tuple[results.AuditCheckpoint, ...]:
+    """Return the checkpoints that a server keeps."""
+    return tuple(
+        cleaned(
+            results.AuditCheckpoint(
+                server=each.server,
+                sequence=each.sequence,
+                hash=each.hash.hex(),
+                at=each.at_ms,
+                before=each.before,
+                key=each.key.hex(),
+                signature=each.signature.hex(),
+                kept_by=message.server,
+            )
+        )
+        for each in message.checkpoints
+    )
+
+
 def read_peers(message: admin_pb2.PeerList) -> results.PeerList:
     """Read the peers of a server."""
     return results.PeerList(

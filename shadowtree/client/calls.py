@@ -404,6 +404,17 @@ def snapshot(cut: str) -> admin_pb2.ExportSnapshotRequest:
     return message_of(admin_pb2.ExportSnapshotRequest, cut=cut)
 
 
+def audit_log(after: int, since_ms: int) -> admin_pb2.ExportAuditLogRequest:
+    """Ask for rows of the audit log."""
+    return message_of(admin_pb2.ExportAuditLogRequest, after=after, since_ms=since_ms)
+
+
+def checkpoints(server: str | None) -> UnaryCall[tuple[results.AuditCheckpoint, ...]]:
+    """Ask for the checkpoints that a server keeps."""
+    request = message_of(admin_pb2.ListCheckpointsRequest, server=given(server, "server"))
+    return UnaryCall("ListCheckpoints", request, answers.read_checkpoints)
+
+
 def make_cut(name: str) -> UnaryCall[Revision]:
     """Ask for a cut of all servers."""
     return UnaryCall("MakeCut", message_of(admin_pb2.MakeCutRequest, name=name), lambda message: message.revision)
@@ -509,6 +520,8 @@ ADMIN_METHODS: Final = frozenset(
         "CreateKey",
         "ListKeys",
         "RevokeKey",
+        "ExportAuditLog",
+        "ListCheckpoints",
     }
 )
 """Methods of the AdminService."""

@@ -40,18 +40,22 @@ def list_request(
     group: GroupId | None, subnet: SubnetName | None, since: datetime | None, after_revision: Revision | None
 ) -> messages.ListChangesRequest:
     """Ask for recorded changes; raise `InvalidRequest` for a time without a time zone, which is ambiguous."""
-    if since is not None and not isinstance(since, datetime):
-        raise InvalidRequest(f"`since` is a datetime, not {since!r:.80}", {"field": "since"})
-    if since is not None and since.tzinfo is None:
-        raise InvalidRequest("`since` needs a time zone, such as datetime.UTC", {"field": "since"})
-    told_from = 0 if since is None else max((since - _BEGIN) // timedelta(milliseconds=1), 0)
     return message_of(
         messages.ListChangesRequest,
         group=given(group, "group"),
         subnet=given(subnet, "subnet"),
-        told_from_ms=told_from,
+        told_from_ms=milliseconds_of(since),
         after_revision=after_revision or "",
     )
+
+
+def milliseconds_of(since: datetime | None) -> int:
+    """Return a time in milliseconds since 1970. 0 for None. Raises `InvalidRequest` for a time without a time zone."""
+    if since is not None and not isinstance(since, datetime):
+        raise InvalidRequest(f"`since` is a datetime, not {since!r:.80}", {"field": "since"})
+    if since is not None and since.tzinfo is None:
+        raise InvalidRequest("`since` needs a time zone, such as datetime.UTC", {"field": "since"})
+    return 0 if since is None else max((since - _BEGIN) // timedelta(milliseconds=1), 0)
 
 
 def watch_request(

@@ -7,6 +7,91 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class ExportAuditLogRequest(_message.Message):
+    __slots__ = ("after", "since_ms")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    since_ms: int
+    def __init__(self, after: _Optional[int] = ..., since_ms: _Optional[int] = ...) -> None: ...
+
+class AuditRow(_message.Message):
+    __slots__ = ("number", "counter", "revision", "request_id", "told_at_ms", "caller", "server", "changes", "kind", "principal", "how", "credential", "via", "decision", "rule", "previous", "hash")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    COUNTER_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOLD_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    HOW_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    VIA_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    counter: int
+    revision: str
+    request_id: str
+    told_at_ms: int
+    caller: str
+    server: str
+    changes: bytes
+    kind: str
+    principal: str
+    how: str
+    credential: str
+    via: str
+    decision: str
+    rule: str
+    previous: bytes
+    hash: bytes
+    def __init__(self, number: _Optional[int] = ..., counter: _Optional[int] = ..., revision: _Optional[str] = ..., request_id: _Optional[str] = ..., told_at_ms: _Optional[int] = ..., caller: _Optional[str] = ..., server: _Optional[str] = ..., changes: _Optional[bytes] = ..., kind: _Optional[str] = ..., principal: _Optional[str] = ..., how: _Optional[str] = ..., credential: _Optional[str] = ..., via: _Optional[str] = ..., decision: _Optional[str] = ..., rule: _Optional[str] = ..., previous: _Optional[bytes] = ..., hash: _Optional[bytes] = ...) -> None: ...
+
+class AuditLogChunk(_message.Message):
+    __slots__ = ("server", "rows")
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    server: str
+    rows: _containers.RepeatedCompositeFieldContainer[AuditRow]
+    def __init__(self, server: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[AuditRow, _Mapping]]] = ...) -> None: ...
+
+class ListCheckpointsRequest(_message.Message):
+    __slots__ = ("server",)
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    server: str
+    def __init__(self, server: _Optional[str] = ...) -> None: ...
+
+class CheckpointList(_message.Message):
+    __slots__ = ("server", "checkpoints")
+    class Checkpoint(_message.Message):
+        __slots__ = ("server", "sequence", "hash", "at_ms", "before", "key", "signature")
+        SERVER_FIELD_NUMBER: _ClassVar[int]
+        SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        HASH_FIELD_NUMBER: _ClassVar[int]
+        AT_MS_FIELD_NUMBER: _ClassVar[int]
+        BEFORE_FIELD_NUMBER: _ClassVar[int]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+        server: str
+        sequence: int
+        hash: bytes
+        at_ms: int
+        before: int
+        key: bytes
+        signature: bytes
+        def __init__(self, server: _Optional[str] = ..., sequence: _Optional[int] = ..., hash: _Optional[bytes] = ..., at_ms: _Optional[int] = ..., before: _Optional[int] = ..., key: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    server: str
+    checkpoints: _containers.RepeatedCompositeFieldContainer[CheckpointList.Checkpoint]
+    def __init__(self, server: _Optional[str] = ..., checkpoints: _Optional[_Iterable[_Union[CheckpointList.Checkpoint, _Mapping]]] = ...) -> None: ...
+
 class CreateKeyRequest(_message.Message):
     __slots__ = ("principal", "life_ms", "privileges", "networks", "note")
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]

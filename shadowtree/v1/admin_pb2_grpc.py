@@ -86,6 +86,16 @@ class AdminServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_admin__pb2.RevokeKeyRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_admin__pb2.ApiKey.FromString,
                 _registered_method=True)
+        self.ExportAuditLog = channel.unary_stream(
+                '/shadowtree.v1.AdminService/ExportAuditLog',
+                request_serializer=shadowtree_dot_v1_dot_admin__pb2.ExportAuditLogRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_admin__pb2.AuditLogChunk.FromString,
+                _registered_method=True)
+        self.ListCheckpoints = channel.unary_unary(
+                '/shadowtree.v1.AdminService/ListCheckpoints',
+                request_serializer=shadowtree_dot_v1_dot_admin__pb2.ListCheckpointsRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_admin__pb2.CheckpointList.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -166,6 +176,21 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExportAuditLog(self, request, context):
+        """Rows of the audit log of this server, the oldest first, up to the newest one at the time of the call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCheckpoints(self, request, context):
+        """Checkpoints that this server keeps: its own, and the newest ones of other servers. Answered to anybody, so that
+        those who were given an audit log can ask other servers about it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -218,6 +243,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RevokeKey,
                     request_deserializer=shadowtree_dot_v1_dot_admin__pb2.RevokeKeyRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_admin__pb2.ApiKey.SerializeToString,
+            ),
+            'ExportAuditLog': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportAuditLog,
+                    request_deserializer=shadowtree_dot_v1_dot_admin__pb2.ExportAuditLogRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_admin__pb2.AuditLogChunk.SerializeToString,
+            ),
+            'ListCheckpoints': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCheckpoints,
+                    request_deserializer=shadowtree_dot_v1_dot_admin__pb2.ListCheckpointsRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_admin__pb2.CheckpointList.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -492,6 +527,60 @@ class AdminService:
             '/shadowtree.v1.AdminService/RevokeKey',
             shadowtree_dot_v1_dot_admin__pb2.RevokeKeyRequest.SerializeToString,
             shadowtree_dot_v1_dot_admin__pb2.ApiKey.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportAuditLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/shadowtree.v1.AdminService/ExportAuditLog',
+            shadowtree_dot_v1_dot_admin__pb2.ExportAuditLogRequest.SerializeToString,
+            shadowtree_dot_v1_dot_admin__pb2.AuditLogChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCheckpoints(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.AdminService/ListCheckpoints',
+            shadowtree_dot_v1_dot_admin__pb2.ListCheckpointsRequest.SerializeToString,
+            shadowtree_dot_v1_dot_admin__pb2.CheckpointList.FromString,
             options,
             channel_credentials,
             insecure,

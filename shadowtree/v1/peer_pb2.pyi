@@ -104,12 +104,29 @@ class PeerFrame(_message.Message):
         cannot_write: str
         def __init__(self, session: _Optional[int] = ..., number: _Optional[int] = ..., heard: _Optional[int] = ..., held_us: _Optional[int] = ..., view: _Optional[str] = ..., cannot_write: _Optional[str] = ...) -> None: ...
     class Acquaintances(_message.Message):
-        __slots__ = ("session", "known")
+        __slots__ = ("session", "known", "checkpoint")
         SESSION_FIELD_NUMBER: _ClassVar[int]
         KNOWN_FIELD_NUMBER: _ClassVar[int]
+        CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
         session: int
         known: _containers.RepeatedCompositeFieldContainer[PeerFrame.KnownServer]
-        def __init__(self, session: _Optional[int] = ..., known: _Optional[_Iterable[_Union[PeerFrame.KnownServer, _Mapping]]] = ...) -> None: ...
+        checkpoint: PeerFrame.AuditCheckpoint
+        def __init__(self, session: _Optional[int] = ..., known: _Optional[_Iterable[_Union[PeerFrame.KnownServer, _Mapping]]] = ..., checkpoint: _Optional[_Union[PeerFrame.AuditCheckpoint, _Mapping]] = ...) -> None: ...
+    class AuditCheckpoint(_message.Message):
+        __slots__ = ("sequence", "hash", "at_ms", "before", "key", "signature")
+        SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        HASH_FIELD_NUMBER: _ClassVar[int]
+        AT_MS_FIELD_NUMBER: _ClassVar[int]
+        BEFORE_FIELD_NUMBER: _ClassVar[int]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+        sequence: int
+        hash: bytes
+        at_ms: int
+        before: int
+        key: bytes
+        signature: bytes
+        def __init__(self, sequence: _Optional[int] = ..., hash: _Optional[bytes] = ..., at_ms: _Optional[int] = ..., before: _Optional[int] = ..., key: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
     class Leaving(_message.Message):
         __slots__ = ("session", "grace_ms")
         SESSION_FIELD_NUMBER: _ClassVar[int]

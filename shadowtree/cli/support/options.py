@@ -94,8 +94,11 @@ format_option = click.option(
 """Option of commands that ask no name server. It is among the options that all other commands take."""
 
 
-def everywhere(*, is_root: bool = False) -> Callable[[Function], Function]:
-    """Add the options that all commands take, before and after their names; `is_root`: for `shadowtree` itself."""
+def everywhere(*, is_root: bool = False, has_format: bool = True) -> Callable[[Function], Function]:
+    """Add the options that all commands take, before and after their names; `is_root`: for `shadowtree` itself.
+
+    `has_format`: False for a command with an option `--format` of its own.
+    """
 
     def add(function: Function) -> Function:
         for option in reversed(
@@ -108,7 +111,7 @@ def everywhere(*, is_root: bool = False) -> Callable[[Function], Function]:
                     f"[default: {DEFAULT_SERVER}]",
                     **_COMMON,
                 ),
-                format_option,
+                *([format_option] if has_format else []),
                 click.option(
                     "--timeout",
                     metavar="SECONDS",

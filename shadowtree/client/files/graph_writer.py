@@ -41,7 +41,7 @@ def graph_writer(path: str, file_format: FileFormat, *, is_partial: Callable[[],
     """
     if not file_format.is_written:
         raise InvalidRequest(f"files are read in the format {file_format}, not written")
-    with _sink(path, is_partial) as raw:
+    with whole_file(path, is_partial) as raw:
         if file_format.is_compressed:
             # No time and no file name inside, so that equal graphs make equal files.
             with (
@@ -82,7 +82,8 @@ def _line_writer(stream: IO[bytes] | BufferedWriter, file_format: FileFormat) ->
 
 
 @contextmanager
-def _sink(path: str, is_partial: Callable[[], bool]) -> Iterator[IO[bytes]]:
+def whole_file(path: str, is_partial: Callable[[], bool] = bool) -> Iterator[IO[bytes]]:
+    """Yield a stream. Its file takes its final name when the block ends without an error; "-" is standard output."""
     if path == STANDARD_STREAM:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

@@ -13,7 +13,7 @@ from contextlib import closing
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
 from shadowtree import results
 from shadowtree.client import answers, calls, change_record, large_updates
@@ -662,6 +662,63 @@ class Client:
             if unreachable and not (partial or is_stream(file)):
                 raise answers.incomplete_export(unreachable.names, file=file)
         return results.ExportSummary(lines, unreachable.names)
+
+    def audit_log(
+        self, *, after: int = 0, since: datetime | None = None, timeout: Seconds | None = None
+    ) -> Iterator[results.AuditRow]:
+        """Yield rows of the audit log of the server, oldest first: those after a number, from a time on."""
+        from shadowtree.client.audit_log import cleaned_row, rows_of
+
+        with closing(self._audit_log(after, since, timeout)) as chunks:
+            for chunk in chunks:
+                for row in rows_of(chunk):
+                    yield cleaned_row(row)
+
+    def export_audit_log(
+        self,
+        file: str | PathLike[str],
+        *,
+        after: int = 0,
+        since: datetime | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.AuditExport:
+        """Write rows of the audit log of the server to a file of JSON lines; "-" is standard output.
+
+        The file is there whole or not at all. `shadowtree audit-log verify` says later if it was changed.
+        """
+        from shadowtree.client.files.formats import checked_path
+        from shadowtree.client.files.graph_writer import whole_file
+
+        with whole_file(checked_path(file)) as stream:
+            return self._write_audit_log(stream, self._audit_log(after, since, timeout))
+
+    def _write_audit_log(
+        self, stream: IO[bytes], answered: Generator[admin_pb2.AuditLogChunk, None]
+    ) -> results.AuditExport:
+        from shadowtree.client.audit_log import header_line, line_of, rows_of
+
+        server, rows, first, last = "", 0, 0, 0
+        with closing(answered) as chunks:
+            for chunk in chunks:
+                if not server:
+                    server = chunk.server
+                    stream.write(f"{header_line(server)}\n".encode())
+                for row in rows_of(chunk):
+                    stream.write(f"{line_of(row)}\n".encode())
+                    first, last, rows = first or row.number, row.number, rows + 1
+        return cleaned(results.AuditExport(server, rows, first, last))
+
+    def _audit_log(
+        self, after: int, since: datetime | None, timeout: Seconds | None
+    ) -> Generator[admin_pb2.AuditLogChunk, None]:
+        limit = self._limit(timeout, otherwise=math.inf)
+        return self._stream("ExportAuditLog", calls.audit_log(after, change_record.milliseconds_of(since)), limit)
+
+    def checkpoints(
+        self, server: str | None = None, *, timeout: Seconds | None = None
+    ) -> tuple[results.AuditCheckpoint, ...]:
+        """Return the checkpoints of audit logs that the server keeps: of one server, or its own and all others."""
+        return self._call(calls.checkpoints(server), timeout)
 
     def status(self, *, timeout: Seconds | None = None) -> results.ServerStatus:
         """Return the status of the server."""

@@ -22,6 +22,8 @@ def first(items):
 
 VERBS = {
     "GetStatus": lambda names, folder: names.status(),
+    "ExportAuditLog": lambda names, folder: [names.export_audit_log(folder / "audit.jsonl"), *names.audit_log()],
+    "ListCheckpoints": lambda names, folder: names.checkpoints(),
     "ListPeers": lambda names, folder: names.peers(),
     "AddPeer": lambda names, folder: names.add_peer("b.example", "127.0.0.1:1"),
     "RemovePeer": lambda names, folder: names.remove_peer("b.example", True),
