@@ -17,9 +17,11 @@ from contextlib import aclosing
 from namegraph import CoreQueries, NodeKind, Reason, RefusedError, ServerId, TargetSet, refuse
 from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Context, Handler, Method, conversation_call, unary_call
+from nameserver.calls.caller_facts import FactsOfCallers
 from nameserver.calls.home_dispatch import HomeDispatch
 from nameserver.calls.stream_places import StreamPlace, StreamPlaces
 from nameserver.deliveries.dead_letter_calls import DeadLetterCalls
+from nameserver.deliveries.delivery_rights import DeliveryRights
 from nameserver.deliveries.endpoints import Endpoints
 from nameserver.deliveries.log_tail import LogTail
 from nameserver.deliveries.machine import DeliveryMachine
@@ -61,20 +63,24 @@ def delivery_service_handlers(
     routing = Routing(known=core, directory=directory)
     forwarder = Forwarder(server=core.server, directory=directory)
     endpoints = Endpoints()
-    who_may_send = WhoMaySend(policy_of=machine.policy_of, routing=routing, forwarder=forwarder, check=check)
+    rights = DeliveryRights(core=core, facts=FactsOfCallers(core=core, forwarder=forwarder))
+    who_may_send = WhoMaySend(
+        policy_of=machine.policy_of, routing=routing, forwarder=forwarder, check=check, rights=rights
+    )
     sends = SendCalls(
         machine=machine,
         known=known,
         routing=routing,
         forwarder=forwarder,
         who_may_send=who_may_send,
+        rights=rights,
         now_ms=now_ms,
         is_crowded=is_crowded,
     )
     subscriptions = SubscribeCalls(
-        machine=machine, known=known, endpoints=endpoints, tail=LogTail(machine), now_ms=now_ms
+        machine=machine, known=known, endpoints=endpoints, tail=LogTail(machine), rights=rights, now_ms=now_ms
     )
-    mailboxes = MailboxCalls(machine=machine, known=known, routing=routing, endpoints=endpoints)
+    mailboxes = MailboxCalls(machine=machine, known=known, routing=routing, endpoints=endpoints, rights=rights)
     homes = HomeDispatch(routing=routing, forwarder=forwarder, service=DELIVERY_SERVICE)
     anywhere = _SubscribeAnywhere(subscriptions, machine=machine, routing=routing, forwarder=forwarder, streams=streams)
 
@@ -92,10 +98,11 @@ def delivery_service_handlers(
         renamed_to=core.renamed_to,
         routing=routing,
         forwarder=forwarder,
+        rights=rights,
     )
     set_delivery = homes.unary("SetDelivery", _group, policies.set_delivery, changes=True)
     get_delivery = homes.unary("GetDelivery", _group, policies.get_delivery, changes=False)
-    dead_letters = DeadLetterCalls(machine=machine, routing=routing)
+    dead_letters = DeadLetterCalls(machine=machine, routing=routing, rights=rights)
     list_dead = homes.unary("ListDeadLetters", _subnet, dead_letters.list_dead_letters, changes=False)
     replay = homes.unary("ReplayDeadLetters", _subnet, dead_letters.replay, changes=True)
     drop = homes.unary("DropDeadLetters", _subnet, dead_letters.drop, changes=True)
@@ -120,6 +127,7 @@ def delivery_question_handlers(
     """Return the handlers of the questions of the PeerService about messages."""
     routing = Routing(known=core, directory=directory)
     forwarder = Forwarder(server=core.server, directory=directory)
+    rights = DeliveryRights(core=core, facts=FactsOfCallers(core=core, forwarder=forwarder))
     graph = core.graph
     questions = MaySendCalls(
         machine=machine,
@@ -127,7 +135,9 @@ def delivery_question_handlers(
         renamed_to=core.renamed_to,
         exists=lambda name: name in graph.index and graph.kind(graph.index[name]) is not NodeKind.ABSENT,
         routing=routing,
-        who_may_send=WhoMaySend(policy_of=machine.policy_of, routing=routing, forwarder=forwarder, check=check),
+        who_may_send=WhoMaySend(
+            policy_of=machine.policy_of, routing=routing, forwarder=forwarder, check=check, rights=rights
+        ),
     )
     return {"MaySend": unary_call(questions.may_send, MaySendRequest)}
 

@@ -6,12 +6,15 @@ principal of another server                        that server is asked for its 
 
 from __future__ import annotations
 
+import grpc
+
 from namegraph import (
     CallerFacts,
     CoreQueries,
     NodeId,
     Principal,
     RefusedError,
+    are_canonical,
     is_identified,
     is_principal,
     subnet_of_principal,
@@ -20,7 +23,6 @@ from nameserver.access.caller import current_caller
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.routing.fan_out import ask_part
 from nameserver.routing.forwarding import Forwarder
-from nameserver.wire import conversion
 from shadowtree.v1 import peer_pb2 as messages
 
 METHOD = f"/{PEER_SERVICE}/TellCallerGroups"
@@ -45,6 +47,10 @@ class FactsOfCallers:
         privileges = None if caller.privileges is None else tuple(sorted(caller.privileges))
         return CallerFacts(principal, await self._groups(principal), privileges)
 
+    async def of_principal(self, principal: Principal) -> CallerFacts:
+        """Return the facts on a principal for whom the caller speaks."""
+        return CallerFacts(principal, await self._groups(principal))
+
     async def _groups(self, principal: Principal) -> tuple[NodeId, ...]:
         core = self._core
         subnet = subnet_of_principal(principal) if is_principal(principal) else None
@@ -56,9 +62,8 @@ class FactsOfCallers:
             told = await ask_part(
                 self._forwarder, home, METHOD, request, messages.TellCallerGroupsResponse, seconds=ASKED_SECONDS
             )
-        except RefusedError:
-            return ()  # A server of an earlier version tells nothing.
-        if told is None:
+        except (RefusedError, grpc.aio.AioRpcError):
+            # A server of an earlier version tells nothing. The word of any other gives no rights by a refusal, either.
             return ()
-        groups = (conversion.read_id(name, "groups", core.graph.index) for name in told.groups)
-        return tuple(group for group in groups if core.owner_of_name(group) == home)
+        names = () if told is None or not are_canonical(told.groups) else told.groups
+        return tuple(group for group in map(NodeId, names) if core.owner_of_name(group) == home)

@@ -17,6 +17,7 @@ from delivery.model.events import (
 from delivery.origin.dead_letters import DeadReason, UndeliveredParcel
 from namegraph import Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
+from nameserver.deliveries.delivery_rights import DeliveryRights
 from nameserver.deliveries.machine import DeliveryMachine
 from nameserver.routing.ownership import Routing
 from nameserver.wire import conversion
@@ -32,7 +33,8 @@ NUMBERS_LIMIT: Final = 10_000
 class DeadLetterCalls:
     """Servicer of the dead letters of this server."""
 
-    def __init__(self, *, machine: DeliveryMachine, routing: Routing) -> None:
+    def __init__(self, *, machine: DeliveryMachine, routing: Routing, rights: DeliveryRights) -> None:
+        self._rights = rights
         self._machine = machine
         self._routing = routing
 
@@ -40,6 +42,7 @@ class DeadLetterCalls:
         self, request: wire.ListDeadLettersRequest, _context: Context
     ) -> wire.ListDeadLettersResponse:
         """Return one page of dead letters, the oldest first."""
+        await self._rights.require_operator("see messages that were not delivered")
         self._require_owned(request.subnet)
         token = request.page_token or "0"
         if not (token.isascii() and token.isdigit()):
@@ -58,6 +61,7 @@ class DeadLetterCalls:
 
     async def replay(self, request: wire.ReplayDeadLettersRequest, _context: Context) -> wire.ReplayDeadLettersResponse:
         """Post dead letters again to the servers that lack them."""
+        await self._rights.require_operator("send messages again")
         self._require_owned(request.subnet)
         answer = await self._carry_out(ReplayDeadLetters(self._machine.new_ticket(), _chosen(request)))
         assert isinstance(answer, DeadLettersReplayed)
@@ -65,6 +69,7 @@ class DeadLetterCalls:
 
     async def drop(self, request: wire.DropDeadLettersRequest, _context: Context) -> wire.DropDeadLettersResponse:
         """Forget dead letters."""
+        await self._rights.require_operator("drop messages")
         self._require_owned(request.subnet)
         answer = await self._carry_out(DropDeadLetters(self._machine.new_ticket(), _chosen(request)))
         assert isinstance(answer, DeadLettersDropped)

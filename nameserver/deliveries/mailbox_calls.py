@@ -11,6 +11,7 @@ from nameserver.access.caller import current_caller
 from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire
+from nameserver.deliveries.delivery_rights import DeliveryRights
 from nameserver.deliveries.endpoints import Endpoints
 from nameserver.deliveries.machine import DeliveryMachine, MailboxState
 from nameserver.routing.ownership import Routing
@@ -26,7 +27,16 @@ PAGE_SIZE_LIMIT: Final = 10_000
 class MailboxCalls:
     """Servicer of the mailboxes of this server."""
 
-    def __init__(self, *, machine: DeliveryMachine, known: KnownIds, routing: Routing, endpoints: Endpoints) -> None:
+    def __init__(
+        self,
+        *,
+        machine: DeliveryMachine,
+        known: KnownIds,
+        routing: Routing,
+        endpoints: Endpoints,
+        rights: DeliveryRights,
+    ) -> None:
+        self._rights = rights
         self._machine = machine
         self._known = known
         self._routing = routing
@@ -36,6 +46,7 @@ class MailboxCalls:
         """Open a mailbox, which keeps messages for a process."""
         machine = self._machine
         process = message_wire.read_reader(request.process, "process", self._known)
+        await self._rights.require_reader(process, changes=True)
         answer = await machine.carry_out_delivery(OpenMailbox(machine.new_ticket(), process, self._origin()))
         if isinstance(answer, DeliveryRefused):
             raise RefusedError(answer.refusal)
@@ -52,6 +63,7 @@ class MailboxCalls:
         """Close a mailbox. Its listeners are told."""
         machine = self._machine
         process = message_wire.read_reader(request.process, "process", self._known)
+        await self._rights.require_reader(process, changes=True)
         if is_pattern(process) and machine.mailbox_of(process) is not None:
             self._require_operator(process, request)
         answer = await machine.carry_out_delivery(CloseMailbox(machine.new_ticket(), process, self._origin()))
@@ -79,18 +91,28 @@ class MailboxCalls:
             )
 
     async def list_mailboxes(self, request: wire.ListMailboxesRequest, _context: Context) -> wire.ListMailboxesResponse:
-        """Return one page of mailboxes, sorted by process."""
+        """Return one page of mailboxes, sorted by process.
+
+        A caller that does not operate this server is told its own mailbox, and which gateways there are: gateways of
+        other organisations ask for that.
+        """
         self._routing.require_owned(conversion.read_subnet(request.subnet))
         size = min(request.page_size or PAGE_SIZE, PAGE_SIZE_LIMIT)
         found = await self._machine.mailboxes_after(request.page_token, size + 1)
         await self._machine.until_durable()
         page = found[:size]
+        visible = await self._rights.visible(state.process for state in page)
         return wire.ListMailboxesResponse(
-            mailboxes=map(self._told, page),
+            mailboxes=[
+                self._told(state, is_visible=state.process in visible)
+                for state in page
+                if state.process in visible or is_pattern(state.process)
+            ],
             next_page_token=page[-1].process if len(found) > size else "",
         )
 
-    def _told(self, state: MailboxState) -> wire.Mailbox:
+    def _told(self, state: MailboxState, *, is_visible: bool = True) -> wire.Mailbox:
+        """Return a mailbox for a caller. `is_visible`: False to leave out the positions of its subscriptions."""
         machine = self._machine
         return wire.Mailbox(
             process=state.process,
@@ -98,7 +120,7 @@ class MailboxCalls:
             subscriptions=[
                 wire.Mailbox.Subscription(
                     name=name,
-                    position=str(PositionToken(machine.server, machine.incarnation, position)),
+                    position=str(PositionToken(machine.server, machine.incarnation, position)) if is_visible else "",
                     is_listening=self._endpoints.is_listening((state.number, name)),
                 )
                 for name, position in sorted(state.subscriptions.items())

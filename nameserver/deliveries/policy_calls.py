@@ -11,6 +11,7 @@ from namegraph import NodeId, Reason, RefusedError, group_not_found, refuse
 from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire
+from nameserver.deliveries.delivery_rights import DeliveryRights
 from nameserver.deliveries.machine import DeliveryMachine
 from nameserver.routing.forwarding import Forwarder, part_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
@@ -33,6 +34,7 @@ class PolicyCalls:
         renamed_to: Callable[[NodeId], NodeId | None],
         routing: Routing,
         forwarder: Forwarder,
+        rights: DeliveryRights,
     ) -> None:
         """`is_group`: returns True if a group of this name exists here."""
         self._machine = machine
@@ -41,10 +43,12 @@ class PolicyCalls:
         self._renamed_to = renamed_to
         self._routing = routing
         self._forwarder = forwarder
+        self._rights = rights
 
     async def set_delivery(self, request: wire.SetDeliveryRequest, context: Context) -> wire.Delivery:
         """Set the given parts of a policy. A group of senders must exist, at any home."""
         group = conversion.read_id(request.group, "group", self._known)
+        await self._rights.require_admin(group)
         quality = message_wire.read_quality(request.quality)
         senders = self._read_senders(request.senders)
         kept = message_wire.read_kept(request.kept)
@@ -64,6 +68,7 @@ class PolicyCalls:
     async def get_delivery(self, request: wire.GetDeliveryRequest, _context: Context) -> wire.Delivery:
         """Return the policy of a group from durable state."""
         group = conversion.read_id(request.group, "group", self._known)
+        await self._rights.require_view(group)
         policy, is_group = self._machine.policy_of(group), self._is_group(group)
         await self._machine.until_durable()
         if not is_group:

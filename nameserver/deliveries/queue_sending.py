@@ -16,7 +16,8 @@ from typing import Final, Protocol
 
 from delivery.model.events import Answer, DeliveryRefused, Notice, OwnRequest, QueuedEnded, QueueMessage
 from delivery.origin.queue import Due
-from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, Subnet, refuse
+from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, Subnet, refuse, subnet_of_principal
+from nameserver.access.caller import current_caller
 from nameserver.deliveries import message_wire
 from nameserver.deliveries.send_lanes import HomeLane
 from nameserver.routing.forwarding import Forwarder
@@ -147,6 +148,9 @@ async def queue(
     kept = wire.SendRequest.Message()
     kept.CopyFrom(message)
     kept.queue, kept.wait = False, wire.SendRequest.WAIT_ACCEPTED
+    if not kept.as_process and subnet_of_principal(current_caller().principal) is not None:
+        # The origin judges the message when this server passes it on, after the call of its sender.
+        kept.as_process = current_caller().principal
     event = QueueMessage(
         machine.new_ticket(),
         targets[0].name,

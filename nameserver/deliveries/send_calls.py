@@ -19,12 +19,14 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from delivery.model.events import Accepted, Answer, DatagramSent, DeliveryRefused, Send, Settled
+from delivery.model.mail_stamps import stamped_subnets
 from delivery.model.words import MessageContent
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, TargetSet, refuse
 from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Context
 from nameserver.calls.stream_places import StreamPlace, network_of_caller
 from nameserver.deliveries import message_wire, queue_sending
+from nameserver.deliveries.delivery_rights import DeliveryRights
 from nameserver.deliveries.machine import DeliveryMachine
 from nameserver.deliveries.send_lanes import HomeLane
 from nameserver.deliveries.who_may_send import WhoMaySend
@@ -64,6 +66,7 @@ class SendCalls:
         routing: Routing,
         forwarder: Forwarder,
         who_may_send: WhoMaySend,
+        rights: DeliveryRights,
         now_ms: Callable[[], int],
         is_crowded: Callable[[TargetSet], bool] = lambda _targets: False,
     ) -> None:
@@ -78,6 +81,7 @@ class SendCalls:
         self.routing = routing
         self.forwarder = forwarder
         self.who_may_send = who_may_send
+        self.rights = rights
         self.now_ms = now_ms
 
     async def send(self, requests: AsyncIterator[wire.SendRequest], context: Context, place: StreamPlace) -> None:
@@ -419,11 +423,14 @@ class _SendStream:
                 judged = await calls.who_may_send.objection(targets, process, self._context)
                 self._judged[targets, process] = judged
             objection = self._judged[targets, process]
-        rated_as = process or message.sender
+        content = message_wire.read_message(message, sent_at_ms=self._now_ms)
+        if content.headers and (subnets := stamped_subnets(content)):
+            await calls.rights.require_mail(subnets)
+        rated_as = current_caller().principal if calls.rights.are_judged else process or message.sender
         send = Send(
             self._machine.new_ticket(),
             targets,
-            message_wire.read_message(message, sent_at_ms=self._now_ms),
+            content,
             message_wire.read_quality(message.quality),
             message.number,
             message.request_id,

@@ -31,6 +31,7 @@ from nameserver.calls.stream_places import StreamPlace
 from nameserver.config.addresses import counted_as
 from nameserver.deliveries import message_wire
 from nameserver.deliveries.acknowledging import Acknowledgements, Acknowledging
+from nameserver.deliveries.delivery_rights import DeliveryRights
 from nameserver.deliveries.endpoints import Endpoint, Endpoints
 from nameserver.deliveries.log_tail import LogEntry, LogTail
 from nameserver.deliveries.machine import DeliveryMachine
@@ -60,6 +61,7 @@ class SubscribeCalls:
         known: KnownIds,
         endpoints: Endpoints,
         tail: LogTail,
+        rights: DeliveryRights,
         now_ms: Callable[[], int],
     ) -> None:
         """`now_ms`: returns the time of day, in milliseconds since 1970."""
@@ -67,6 +69,7 @@ class SubscribeCalls:
         self._known = known
         self._endpoints = endpoints
         self._tail = tail
+        self._rights = rights
         self._log, self._ring = LogSource(machine, tail), RingSource(machine)
         self._acknowledgements = Acknowledgements(machine)
         self._now_ms = now_ms
@@ -135,6 +138,7 @@ class SubscribeCalls:
         """Return the endpoint, and its progress in each source, the log first."""
         machine = self._machine
         process = message_wire.read_reader(begin.name, "name", self._known)
+        await self._rights.require_reader(process)
         wanted = message_wire.read_filter(begin, self._known)
         start: Start | Position = Start.NOW if getattr(begin, "from") == wire.SubscribeRequest.FROM_NOW else Start.START
         handled = message_wire.read_positions(begin.position, "position", server=machine.server)

@@ -5,7 +5,7 @@
                     |                                                               uncertain: UNAVAILABLE
                     '--another one is--> MaySend, all homes at once: it judges as above;  away: UNAVAILABLE
 
-The sender is the process that the caller names. Callers are not authenticated, so the caller is believed.
+The sender is the caller. A server that judges no callers believes the process that the caller names.
 
 Source: docs/messages.md, "Who may send"; docs/protocol-messages.md, "Who may send".
 """
@@ -23,6 +23,7 @@ from delivery.model.words import TARGETS_LIMIT, target_not_found
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, TargetSet, refuse
 from nameserver.calls.adapters import Context, Method
 from nameserver.calls.read_your_writes import PEER_SERVICE
+from nameserver.deliveries.delivery_rights import DeliveryRights
 from nameserver.deliveries.machine import DeliveryMachine
 from nameserver.routing.forwarding import Forwarder, not_owned_here, part_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
@@ -45,19 +46,21 @@ class WhoMaySend:
         routing: Routing,
         forwarder: Forwarder,
         check: Method[CheckRequest],
+        rights: DeliveryRights,
     ) -> None:
         """`check` answers Check. Raises `RefusedError` if the answer is uncertain."""
         self._policy_of = policy_of
         self._routing = routing
         self._forwarder = forwarder
         self._check = check
+        self._rights = rights
 
     def asks(self, targets: TargetSet) -> bool:
-        """Return True if a question is needed: some target has a policy for its senders, or belongs to
-        another server.
+        """Return True if a question is needed: this server judges callers, or some target has a policy for its
+        senders, or belongs to another server.
         """
         owner_kind = self._routing.owner_kind
-        return any(
+        return self._rights.are_judged or any(
             owner_kind(target.name) is OwnerKind.ANOTHERS or self._senders(target.name) is not None
             for target in targets
         )
@@ -87,6 +90,11 @@ class WhoMaySend:
 
     async def objection_here(self, names: Iterable[NodeId], process: NodeId | None, context: Context) -> Refusal | None:
         """Do as `objection`, for policies of this server alone."""
+        names = list(names)
+        try:
+            process = await self._rights.require_sender(names, process)
+        except RefusedError as error:
+            return error.refusal
         for name in names:
             senders = self._senders(name)
             if senders is not None:
