@@ -6,7 +6,7 @@ import asyncio
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from random import Random
 
 from mailing.rules.address_kinds import Word
@@ -41,7 +41,7 @@ from mailing.shell.clicks import Clicks
 from mailing.shell.lmtp import LmtpListener, _Session
 from mailing.shell.log import Repeated
 from mailing.shell.other_bounces import detector
-from tests.fuzzing.engine import Target
+from tests.fuzzing.engine import Target, step
 from tests.fuzzing.mutations import in_bytes, in_digits, in_lines, in_msgpack
 
 SECRET, DATE = b"s" * 32, 1_800_000_000
@@ -131,9 +131,9 @@ def read_message(content: bytes) -> Content:
 
 def take_report(data: bytes) -> None:
     """Read a report about a copy that came back, or a complaint."""
-    failure_report(data, _detector())
-    is_complaint(data)
-    complaints(data, SECRET, DATE)
+    step(partial(failure_report, data, _detector()))
+    step(partial(is_complaint, data))
+    step(partial(complaints, data, SECRET, DATE))
 
 
 @cache
@@ -320,7 +320,7 @@ POLICY = (
 
 TARGETS = (
     Target("messages", read_message, lambda: [MESSAGE, PLAIN], _LINES, (MalformedError,), weight=2),
-    Target("reports", take_report, _reports, _LINES, weight=1),
+    Target("reports", take_report, _reports, _LINES, bytes_limit=32_000, weight=1),
     Target("delivery-status", take_status, lambda: [REPORT.encode()], _LINES),
     Target("lmtp", take_lmtp, lambda: [LMTP % MESSAGE, LMTP % PLAIN], _LINES, (ConnectionError,), weight=2),
     Target("policy", take_policy, lambda: [POLICY, POLICY * 3], (in_lines(), in_digits, in_bytes), (FramingError,)),
