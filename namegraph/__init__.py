@@ -185,6 +185,7 @@ if TYPE_CHECKING:
     from namegraph.rights.principals import subnet_of_principal as subnet_of_principal
     from namegraph.rights.server_policies import parse_server_policy as parse_server_policy
     from namegraph.rights.subjects import InvalidPolicyError as InvalidPolicyError
+    from namegraph.rights.subjects import is_companion as is_companion
     from namegraph.snapshot.reader import AncestorSetRow as AncestorSetRow
     from namegraph.snapshot.reader import ArcRow as ArcRow
     from namegraph.snapshot.reader import Closing as Closing
@@ -473,7 +474,10 @@ _PUBLIC_NAMES = {
         "subnet_of_principal",
     ),
     "namegraph.rights.server_policies": ("parse_server_policy",),
-    "namegraph.rights.subjects": ("InvalidPolicyError",),
+    "namegraph.rights.subjects": (
+        "InvalidPolicyError",
+        "is_companion",
+    ),
     "namegraph.rights.callers": ("CallerFacts",),
     "namegraph.wire.update_messages": ("OrderFor",),
     # Remaining names.

@@ -144,3 +144,8 @@ def base_of(group: NodeId) -> tuple[NodeId, str] | None:
         if base and base != local:
             return NodeId(f"{base}@{subnet}"), suffix
     return None
+
+
+def is_companion(group: NodeId) -> bool:
+    """Return True if a name is that of a companion of some group."""
+    return base_of(group) is not None
