@@ -166,7 +166,7 @@ if TYPE_CHECKING:
     from namegraph.queries import CoreQueries as CoreQueries
     from namegraph.replication.ancestry_store import AncestryStore as AncestryStore
     from namegraph.rights.callers import CallerFacts as CallerFacts
-    from namegraph.rights.judge import Decision as Decision
+    from namegraph.rights.judge import Ruling as Ruling
     from namegraph.rights.judge import judge as judge
     from namegraph.rights.judge import judge_parent as judge_parent
     from namegraph.rights.judge import judge_subnet as judge_subnet
@@ -451,7 +451,7 @@ _PUBLIC_NAMES = {
         "SubnetPrivilege",
     ),
     "namegraph.rights.judge": (
-        "Decision",
+        "Ruling",
         "judge",
         "judge_parent",
         "judge_subnet",

@@ -55,6 +55,7 @@ from nameserver.routing.subnet_guard import SubnetGuard
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.writes.chunked_updates import ChunkedUpdateCalls
 from nameserver.writes.imports import ImportCalls
+from nameserver.writes.rights_calls import RightsCalls, groups_of
 from nameserver.writes.updates import RequestIds, UpdateCalls
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
@@ -65,6 +66,8 @@ AboutGroup: TypeAlias = (
     | messages.DeleteGroupRequest
     | messages.DescribeGroupRequest
     | messages.RenameGroupRequest
+    | messages.SetPolicyRequest
+    | messages.GetPolicyRequest
 )
 
 
@@ -110,6 +113,9 @@ def name_service_handlers(
         is_steady=lambda: core.is_steady,
         require_owned=routing.require_owned,
         facts=facts,
+    )
+    policies = RightsCalls(
+        core=core, run_loop=run_loop, request_ids=request_ids, facts=facts, own_groups=lambda: groups_of(core)
     )
     imports = ImportCalls(
         run_loop=run_loop,
@@ -158,6 +164,8 @@ def name_service_handlers(
     leave = homes.unary("Leave", stand_ins.of_leave, updates.leave, changes=True)
     leave_everywhere = homes.unary("LeaveEverywhere", _subnet_or_member, updates.leave_everywhere, changes=True)
     set_details = homes.unary("SetDetails", _first_group, updates.set_details, changes=True)
+    set_policy = homes.unary("SetPolicy", _group, policies.set_policy, changes=True)
+    get_policy = homes.unary("GetPolicy", _group, policies.get_policy, changes=False)
     rename = homes.unary("RenameGroup", _group, updates.rename_group, changes=True)
     apply = homes.unary("ApplyUpdates", _first_parent, updates.apply_updates, changes=True)
     describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group, _groups), changes=False)
@@ -173,6 +181,9 @@ def name_service_handlers(
         "CreateGroup": unary_call(create, messages.CreateGroupRequest),
         "DeleteGroup": unary_call(delete, messages.DeleteGroupRequest),
         "SetDetails": unary_call(set_details, messages.SetDetailsRequest),
+        "SetPolicy": unary_call(set_policy, messages.SetPolicyRequest),
+        "GetPolicy": unary_call(get_policy, messages.GetPolicyRequest),
+        "AdoptPolicy": unary_call(policies.adopt_policy, messages.AdoptPolicyRequest),
         "DescribeGroup": unary_call(describe, messages.DescribeGroupRequest),
         "ListGroups": unary_call(list_groups, messages.ListGroupsRequest),
         "Join": unary_call(join, messages.JoinRequest),

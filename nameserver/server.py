@@ -649,6 +649,7 @@ def _restore(settings: Settings, open_database: Callable[[Settings], Store]) -> 
     rates.of_sender_per_second = settings.messages_per_second_of_sender
     _keep_messages(core, settings)
     core.limit_absences(settings.absence_limit_days * DAY_SECONDS)
+    core.protect(settings.judged_policy)
     try:
         core.peers.require_configured_unused()
     except RefusedError as error:

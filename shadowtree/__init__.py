@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shadowtree.errors import BacklogFull as BacklogFull
     from shadowtree.errors import BadFile as BadFile
     from shadowtree.errors import ClientClosed as ClientClosed
+    from shadowtree.errors import ConsentNeeded as ConsentNeeded
     from shadowtree.errors import CredentialsExpired as CredentialsExpired
     from shadowtree.errors import CredentialsInvalid as CredentialsInvalid
     from shadowtree.errors import CredentialsNeeded as CredentialsNeeded
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from shadowtree.messages import Replayed as Replayed
     from shadowtree.messages import Sent as Sent
     from shadowtree.messages import Subscription as Subscription
+    from shadowtree.results import AdoptedPolicy as AdoptedPolicy
     from shadowtree.results import ApiKey as ApiKey
     from shadowtree.results import Change as Change
     from shadowtree.results import Check as Check
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from shadowtree.results import ExportSummary as ExportSummary
     from shadowtree.results import GroupDescription as GroupDescription
     from shadowtree.results import GroupList as GroupList
+    from shadowtree.results import GroupPolicy as GroupPolicy
     from shadowtree.results import HiddenGroup as HiddenGroup
     from shadowtree.results import ImportSummary as ImportSummary
     from shadowtree.results import LeftGroups as LeftGroups
@@ -78,6 +81,7 @@ if TYPE_CHECKING:
     from shadowtree.results import PeerFault as PeerFault
     from shadowtree.results import PeerList as PeerList
     from shadowtree.results import PeerState as PeerState
+    from shadowtree.results import PolicyEntry as PolicyEntry
     from shadowtree.results import RdRecord as RdRecord
     from shadowtree.results import RecordedChange as RecordedChange
     from shadowtree.results import RecordedUpdate as RecordedUpdate
@@ -116,6 +120,7 @@ _PUBLIC_NAMES = {
         "OutOfSequence",
         "OutcomeUnknown",
         "PermissionDenied",
+        "ConsentNeeded",
         "RateExceeded",
         "SelfArc",
         "ServerFault",
@@ -145,6 +150,9 @@ _PUBLIC_NAMES = {
         "Effect",
         "ExportSummary",
         "GroupDescription",
+        "PolicyEntry",
+        "GroupPolicy",
+        "AdoptedPolicy",
         "GroupList",
         "HiddenGroup",
         "ImportSummary",

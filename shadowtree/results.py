@@ -273,6 +273,40 @@ class GroupDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyEntry:
+    """Subjects that have one privilege of a group. Empty for nobody."""
+
+    privilege: str
+    subjects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPolicy:
+    """Policy of a group: the subjects that have each privilege.
+
+    `preset`: the preset that the policy was made from. `is_judged`: false if the server judges no callers, so that the
+    policy is kept without effect.
+    """
+
+    group: GroupId
+    preset: str
+    privileges: tuple[PolicyEntry, ...]
+    is_judged: bool
+
+    def subjects(self, privilege: str) -> tuple[str, ...]:
+        """Return the subjects that have a privilege. Empty for an unknown one."""
+        return next((entry.subjects for entry in self.privileges if entry.privilege == privilege), ())
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedPolicy:
+    """Number of groups that an update gave a policy, and the revision of that update."""
+
+    groups: int
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
 class GroupList:
     """Ids of groups, sorted; iterates over them.
 

@@ -27,7 +27,7 @@ GIVEN_BY: Final[Mapping[Privilege, tuple[Privilege, ...]]] = {
 """Privileges of which each one gives a privilege to a principal."""
 
 
-class Decision(NamedTuple):
+class Ruling(NamedTuple):
     """Judgement of one privilege."""
 
     is_allowed: bool
@@ -43,51 +43,49 @@ def judge(
     group: NodeId,
     caller: Principal,
     is_in: IsIn,
-) -> Decision:
+) -> Ruling:
     """Return if a principal has a privilege of a group, by the policy of the group alone.
 
     `policy`: None for a group without a policy, which is open. `is_in`: returns True for a group that contains the
     principal, nested as deep as may be.
     """
     if caller == OPERATOR:
-        return Decision(True, privilege, "operator")
+        return Ruling(True, privilege, "operator")
     if policy is None:
-        return Decision(True, privilege, "open")
+        return Ruling(True, privilege, "open")
     for source in GIVEN_BY[privilege]:
         subject = _first_including(policy.subjects(source), caller, group=group, is_in=is_in)
         if subject is not None:
-            return Decision(True, privilege, f"{source}: {subject}")
-    return Decision(False, privilege, "")
+            return Ruling(True, privilege, f"{source}: {subject}")
+    return Ruling(False, privilege, "")
 
 
-def judge_parent(policy: Policy | None, *, parent: NodeId) -> Decision:
+def judge_parent(policy: Policy | None, *, parent: NodeId) -> Ruling:
     """Return if a group may be nested in a parent, by the policy of the group."""
     if policy is None:
-        return Decision(True, Privilege.REFER, "open")
+        return Ruling(True, Privilege.REFER, "open")
     for subject in policy.refer:
         if includes_parent(subject, parent):
-            return Decision(True, Privilege.REFER, f"{Privilege.REFER}: {subject}")
-    return Decision(False, Privilege.REFER, "")
+            return Ruling(True, Privilege.REFER, f"{Privilege.REFER}: {subject}")
+    return Ruling(False, Privilege.REFER, "")
 
 
-def judge_subnet(
-    policy: ServerPolicy | None, privilege: SubnetPrivilege, *, caller: Principal, is_in: IsIn
-) -> Decision:
+def judge_subnet(policy: ServerPolicy | None, privilege: SubnetPrivilege, *, caller: Principal, is_in: IsIn) -> Ruling:
     """Return if a principal has a privilege of a server, or of any of its subnets.
 
     `policy`: None for a server that is not protected, where every caller has all privileges.
     """
     if caller == OPERATOR:
-        return Decision(True, privilege, "operator")
+        return Ruling(True, privilege, "operator")
     if policy is None:
-        return Decision(True, privilege, "open")
+        return Ruling(True, privilege, "open")
     if _first_including(policy.operators, caller, group=None, is_in=is_in) is not None:
-        return Decision(True, privilege, "operator")
+        return Ruling(True, privilege, "operator")
     if privilege is SubnetPrivilege.OPERATE:
-        return Decision(False, privilege, "")
+        return Ruling(False, privilege, "")
     subjects: tuple[Subject, ...] = getattr(policy, privilege.value)
     subject = _first_including(subjects, caller, group=None, is_in=is_in)
-    return Decision(subject is not None, privilege, "" if subject is None else f"{privilege}: {subject}")
+    return Ruling(subject is not None, privilege, "" if subject is None else f"{privilege}: {subject}")
 
 
 def _first_including(

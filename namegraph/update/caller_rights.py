@@ -20,7 +20,7 @@ from namegraph.model.policies import Policy, Privilege, SubnetPrivilege
 from namegraph.model.rows import NodeIndex
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.rights.callers import CallerFacts
-from namegraph.rights.judge import Decision, judge, judge_subnet
+from namegraph.rights.judge import Ruling, judge, judge_subnet
 from namegraph.rights.principals import guest_of, is_principal, name_of
 from namegraph.rights.subjects import MUTED_SUFFIX, OWNERS_SUFFIX, base_of
 from namegraph.state.context import ServerContext
@@ -69,12 +69,12 @@ class CallerRights:
         """True if the caller operates this server."""
         return self.decide_subnet(SubnetPrivilege.OPERATE).is_allowed
 
-    def decide(self, privilege: Privilege, group: NodeId) -> Decision:
+    def decide(self, privilege: Privilege, group: NodeId) -> Ruling:
         """Return if the caller has a privilege of a group of this server, or of the group whose companion it is."""
         if not self.facts.may_use(privilege):
-            return Decision(False, privilege, "")
+            return Ruling(False, privilege, "")
         if self.is_operator:
-            return Decision(True, privilege, "operator")
+            return Ruling(True, privilege, "operator")
         base = base_of(group)
         if base is None:
             return self._judge(privilege, group)
@@ -84,11 +84,11 @@ class CallerRights:
         """Return True if the caller has a privilege of a group of this server."""
         return self.decide(privilege, group).is_allowed
 
-    def decide_subnet(self, privilege: SubnetPrivilege) -> Decision:
+    def decide_subnet(self, privilege: SubnetPrivilege) -> Ruling:
         """Return if the caller has a privilege of this server, or of its subnets."""
         policy = self._context.server_policy
         if not self.facts.may_use(privilege):
-            return Decision(False, privilege, "")
+            return Ruling(False, privilege, "")
         return judge_subnet(policy, privilege, caller=self.facts.principal, is_in=self.is_in)
 
     def is_in(self, group: NodeId) -> bool:
@@ -98,10 +98,10 @@ class CallerRights:
             found = self._is_in[group] = self._find(group)
         return found
 
-    def _judge(self, privilege: Privilege, group: NodeId) -> Decision:
+    def _judge(self, privilege: Privilege, group: NodeId) -> Ruling:
         return judge(self._policy_of(group), privilege, group=group, caller=self.facts.principal, is_in=self.is_in)
 
-    def _decide_companion(self, privilege: Privilege, base: NodeId, suffix: str) -> Decision:
+    def _decide_companion(self, privilege: Privilege, base: NodeId, suffix: str) -> Ruling:
         """Judge a companion by the policy of its group. Without that group, the admins of the subnet have all rights.
 
         A change of `NAME+owners` is a change of the subject `owners` of NAME. A change of `NAME+muted` ends, or begins,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import grpc
 
 from namegraph import (
+    OPERATOR,
     CallerFacts,
     CoreQueries,
     NodeId,
@@ -39,11 +40,15 @@ class FactsOfCallers:
         self._forwarder = forwarder
 
     async def of_caller(self) -> CallerFacts | None:
-        """Return the facts on the caller of the present call. None if this server judges no callers."""
+        """Return the facts on the caller of the present call. None if this server judges no callers.
+
+        A caller without a credential is an operator where only operators can connect, and on the machine of a server
+        without encryption.
+        """
         if self._core.server_policy is None:
             return None
         caller = current_caller()
-        principal = Principal(caller.principal)
+        principal = OPERATOR if caller.is_operator_here and not caller.credential else Principal(caller.principal)
         privileges = None if caller.privileges is None else tuple(sorted(caller.privileges))
         return CallerFacts(principal, await self._groups(principal), privileges)
 

@@ -242,7 +242,9 @@ class Settings:
     ] = None
     """Empty: none is announced."""
     policy: Annotated[
-        ServerPolicy, _policy, "Table: operators, a list of principals and groups that may administer the server."
+        ServerPolicy,
+        _policy,
+        "Table: operators, create, admin, mail, audit: subjects; default_preset; people. Callers are then judged.",
     ] = field(default_factory=ServerPolicy)
     issuers: Annotated[
         tuple[IssuerSettings, ...], read_issuers, "Tables: issuers of tokens, with issuer, audience, jwks and domains."
@@ -265,6 +267,12 @@ class Settings:
         """Limits by which another server is lost."""
         beat, pause = self.heartbeat_seconds, self.acceptable_pause_seconds
         return DetectorLimits(beat, pause, self.suspicion_threshold, self.restart_grace_seconds)
+
+    @property
+    def judged_policy(self) -> ServerPolicy | None:
+        """Policy by which callers are judged. None for a server without certificate and policy: every caller may do
+        everything."""
+        return None if self.tls is None and self.policy == ServerPolicy() else self.policy
 
     @property
     def log(self) -> LogSettings:

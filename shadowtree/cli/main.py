@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "demo": _Command("demo", "Load a real graph and be shown around: the place to begin."),
     "serve": _Command("serve", "Run one name server."),
     "group": _Command("group", "Create, delete, list and describe groups."),
+    "policy": _Command("policy", "Say who may do what with a group."),
     "join": _Command("join_leave", "Make somebody, or a group, a member of a group."),
     "leave": _Command("join_leave", "Take a member out of a group."),
     "apply": _Command("apply", "Make many joins and leaves as atomic updates."),

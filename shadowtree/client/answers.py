@@ -61,6 +61,21 @@ def _word(words: dict[int, Word], number: int) -> Word:
     return words[number]
 
 
+def read_policy(message: name_service_pb2.GroupPolicy) -> results.GroupPolicy:
+    """Read the policy of a group."""
+    return results.GroupPolicy(
+        group=message.group,
+        preset=message.preset,
+        privileges=tuple(results.PolicyEntry(each.privilege, tuple(each.subjects)) for each in message.privileges),
+        is_judged=message.is_judged,
+    )
+
+
+def read_adopted(message: name_service_pb2.AdoptPolicyResponse) -> results.AdoptedPolicy:
+    """Read the answer to the adoption of a policy."""
+    return results.AdoptedPolicy(groups=message.groups, revision=message.change.revision)
+
+
 def read_change(message: names_pb2.Change) -> results.Change:
     """Read the answer to a write."""
     return results.Change(

@@ -128,6 +128,55 @@ def set_details(
     return UnaryCall("SetDetails", request, answers.read_change, request_id)
 
 
+def set_policy(
+    group: GroupId,
+    *,
+    preset: str | None,
+    privileges: Mapping[str, Sequence[str]],
+    without_admin: bool,
+    request_id: RequestId | None,
+) -> UnaryCall[results.Change]:
+    """Replace the policy of a group. `privileges`: subjects by privilege, which differ from those of the preset."""
+    if preset is None and not privileges:
+        raise InvalidRequest("nothing of the policy is given: name a preset, or a privilege", {"field": "preset"})
+    request_id = request_id_or_new(request_id)
+    request = message_of(
+        name_service_pb2.SetPolicyRequest,
+        group=group,
+        preset=preset or "",
+        privileges=_wire_privileges(privileges),
+        without_admin=without_admin,
+        request_id=request_id,
+    )
+    return UnaryCall("SetPolicy", request, answers.read_change, request_id)
+
+
+def get_policy(group: GroupId) -> UnaryCall[results.GroupPolicy]:
+    """Return the policy of a group."""
+    return UnaryCall("GetPolicy", message_of(name_service_pb2.GetPolicyRequest, group=group), answers.read_policy)
+
+
+def adopt_policy(
+    *, preset: str, privileges: Mapping[str, Sequence[str]], request_id: RequestId | None
+) -> UnaryCall[results.AdoptedPolicy]:
+    """Give a policy to all groups of the server that have none."""
+    request_id = request_id_or_new(request_id)
+    request = message_of(
+        name_service_pb2.AdoptPolicyRequest,
+        preset=preset,
+        privileges=_wire_privileges(privileges),
+        request_id=request_id,
+    )
+    return UnaryCall("AdoptPolicy", request, answers.read_adopted, request_id)
+
+
+def _wire_privileges(privileges: Mapping[str, Sequence[str]]) -> list[name_service_pb2.PrivilegeSubjects]:
+    return [
+        message_of(name_service_pb2.PrivilegeSubjects, privilege=privilege, subjects=list(subjects))
+        for privilege, subjects in privileges.items()
+    ]
+
+
 def _wire_details(details: Mapping[str, str | None]) -> names_pb2.GroupDetails:
     """Return details as a message; raise `InvalidRequest` naming the detail that is invalid."""
     from namegraph import InvalidDetailError, checked_details

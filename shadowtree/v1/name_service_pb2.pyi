@@ -34,6 +34,64 @@ class SetDetailsRequest(_message.Message):
     if_none: bool
     def __init__(self, groups: _Optional[_Iterable[_Union[_names_pb2.DetailedGroup, _Mapping]]] = ..., request_id: _Optional[str] = ..., if_none: _Optional[bool] = ...) -> None: ...
 
+class PrivilegeSubjects(_message.Message):
+    __slots__ = ("privilege", "subjects")
+    PRIVILEGE_FIELD_NUMBER: _ClassVar[int]
+    SUBJECTS_FIELD_NUMBER: _ClassVar[int]
+    privilege: str
+    subjects: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, privilege: _Optional[str] = ..., subjects: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SetPolicyRequest(_message.Message):
+    __slots__ = ("group", "preset", "privileges", "without_admin", "request_id")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PRESET_FIELD_NUMBER: _ClassVar[int]
+    PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_ADMIN_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    preset: str
+    privileges: _containers.RepeatedCompositeFieldContainer[PrivilegeSubjects]
+    without_admin: bool
+    request_id: str
+    def __init__(self, group: _Optional[str] = ..., preset: _Optional[str] = ..., privileges: _Optional[_Iterable[_Union[PrivilegeSubjects, _Mapping]]] = ..., without_admin: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class GetPolicyRequest(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
+
+class GroupPolicy(_message.Message):
+    __slots__ = ("group", "preset", "privileges", "is_judged")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PRESET_FIELD_NUMBER: _ClassVar[int]
+    PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
+    IS_JUDGED_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    preset: str
+    privileges: _containers.RepeatedCompositeFieldContainer[PrivilegeSubjects]
+    is_judged: bool
+    def __init__(self, group: _Optional[str] = ..., preset: _Optional[str] = ..., privileges: _Optional[_Iterable[_Union[PrivilegeSubjects, _Mapping]]] = ..., is_judged: _Optional[bool] = ...) -> None: ...
+
+class AdoptPolicyRequest(_message.Message):
+    __slots__ = ("preset", "privileges", "request_id")
+    PRESET_FIELD_NUMBER: _ClassVar[int]
+    PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    preset: str
+    privileges: _containers.RepeatedCompositeFieldContainer[PrivilegeSubjects]
+    request_id: str
+    def __init__(self, preset: _Optional[str] = ..., privileges: _Optional[_Iterable[_Union[PrivilegeSubjects, _Mapping]]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class AdoptPolicyResponse(_message.Message):
+    __slots__ = ("change", "groups")
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    change: _names_pb2.Change
+    groups: int
+    def __init__(self, change: _Optional[_Union[_names_pb2.Change, _Mapping]] = ..., groups: _Optional[int] = ...) -> None: ...
+
 class DeleteGroupRequest(_message.Message):
     __slots__ = ("group", "force", "request_id", "report_control", "if_needed")
     GROUP_FIELD_NUMBER: _ClassVar[int]

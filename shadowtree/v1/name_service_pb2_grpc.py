@@ -51,6 +51,21 @@ class NameServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.SetDetailsRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_names__pb2.Change.FromString,
                 _registered_method=True)
+        self.SetPolicy = channel.unary_unary(
+                '/shadowtree.v1.NameService/SetPolicy',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.SetPolicyRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_names__pb2.Change.FromString,
+                _registered_method=True)
+        self.GetPolicy = channel.unary_unary(
+                '/shadowtree.v1.NameService/GetPolicy',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.GetPolicyRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.GroupPolicy.FromString,
+                _registered_method=True)
+        self.AdoptPolicy = channel.unary_unary(
+                '/shadowtree.v1.NameService/AdoptPolicy',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.AdoptPolicyRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.AdoptPolicyResponse.FromString,
+                _registered_method=True)
         self.DescribeGroup = channel.unary_unary(
                 '/shadowtree.v1.NameService/DescribeGroup',
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.DescribeGroupRequest.SerializeToString,
@@ -180,6 +195,28 @@ class NameServiceServicer:
     def SetDetails(self, request, context):
         """Changes what the homes of groups keep about them: of all groups of the request, or of none. No other server takes part.
         The record of changes has nothing of it. GROUP_NOT_FOUND. UNIMPLEMENTED by servers of before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetPolicy(self, request, context):
+        """Replaces the policy of a group, as an update of its own: who has which privilege. PERMISSION_DENIED, GROUP_NOT_FOUND;
+        INVALID_REQUEST for a subject that can be none, or where nobody would be an admin. UNIMPLEMENTED by servers of before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPolicy(self, request, context):
+        """The policy of a group. PERMISSION_DENIED, GROUP_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AdoptPolicy(self, request, context):
+        """Gives a policy to all groups of the server that is asked and that have none, in one update.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -361,6 +398,21 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.SetDetails,
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.SetDetailsRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_names__pb2.Change.SerializeToString,
+            ),
+            'SetPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPolicy,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.SetPolicyRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_names__pb2.Change.SerializeToString,
+            ),
+            'GetPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPolicy,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.GetPolicyRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_name__service__pb2.GroupPolicy.SerializeToString,
+            ),
+            'AdoptPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdoptPolicy,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.AdoptPolicyRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_name__service__pb2.AdoptPolicyResponse.SerializeToString,
             ),
             'DescribeGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeGroup,
@@ -550,6 +602,87 @@ class NameService:
             '/shadowtree.v1.NameService/SetDetails',
             shadowtree_dot_v1_dot_name__service__pb2.SetDetailsRequest.SerializeToString,
             shadowtree_dot_v1_dot_names__pb2.Change.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.NameService/SetPolicy',
+            shadowtree_dot_v1_dot_name__service__pb2.SetPolicyRequest.SerializeToString,
+            shadowtree_dot_v1_dot_names__pb2.Change.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.NameService/GetPolicy',
+            shadowtree_dot_v1_dot_name__service__pb2.GetPolicyRequest.SerializeToString,
+            shadowtree_dot_v1_dot_name__service__pb2.GroupPolicy.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdoptPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.NameService/AdoptPolicy',
+            shadowtree_dot_v1_dot_name__service__pb2.AdoptPolicyRequest.SerializeToString,
+            shadowtree_dot_v1_dot_name__service__pb2.AdoptPolicyResponse.FromString,
             options,
             channel_credentials,
             insecure,

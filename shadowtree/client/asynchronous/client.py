@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from os import PathLike
 from pathlib import Path
@@ -185,6 +185,51 @@ class Client:
         return await self._call(
             calls.set_details({group: {"description": description}}, request_id=request_id), timeout
         )
+
+    async def policy(self, group: GroupId, *, timeout: Seconds | None = None) -> results.GroupPolicy:
+        """Return who has which privilege of a group."""
+        return await self._call(calls.get_policy(group), timeout)
+
+    async def set_policy(
+        self,
+        group: GroupId,
+        preset: str | None = None,
+        *,
+        privileges: Mapping[str, Sequence[str]] | None = None,
+        without_admin: bool = False,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Change:
+        """Replace the policy of a group, which says who has which privilege.
+
+        `preset`: open, public, organisation, hidden or secret. None: the policy that the group has is changed.
+        `privileges`: subjects of some privileges, in place of those of the preset: people and groups, `members`,
+        `owners`, `subnet:SUBNET`, `authenticated`, `anyone`, or `nobody`. `without_admin`: the policy may leave the
+        group without an admin.
+        """
+        call = calls.set_policy(
+            group,
+            preset=preset,
+            privileges=privileges or {},
+            without_admin=without_admin,
+            request_id=request_id,
+        )
+        return await self._call(call, timeout)
+
+    async def adopt_policy(
+        self,
+        preset: str,
+        *,
+        privileges: Mapping[str, Sequence[str]] | None = None,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.AdoptedPolicy:
+        """Give a policy to all groups of the server that is asked and that have none, in one update. For operators.
+
+        `privileges`: as in `set_policy`. `admin` must be given, unless the preset is open.
+        """
+        call = calls.adopt_policy(preset=preset, privileges=privileges or {}, request_id=request_id)
+        return await self._call(call, timeout)
 
     async def delete_group(
         self,
