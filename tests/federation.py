@@ -11,6 +11,10 @@ from tests.certificates import Authority
 from tests.server_in_thread import ServerInThread
 
 
+OPEN = {"operators": ["anyone"], "default_preset": "open", "people": "open"}
+"""Policy of a server at which every caller may do everything."""
+
+
 class Organisation:
     """One organisation: its authority, and the files of its server."""
 
@@ -73,6 +77,7 @@ class Federation:
             "listen_mutual": self.address(name),
             "insecure_listen_on_a_public_address": True,
             "peers": self.peers_of(name),
+            "policy": OPEN,
         }
 
     def start(self, name, **more):

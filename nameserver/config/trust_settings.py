@@ -1,6 +1,6 @@
 """Settings of trust: the certificate of this server, and what it demands of each peer.
 
-peers."b.example" = {address = "names.b.example:7401", trust = "b-ca.pem"}
+peers."b.example" = {address = "names.b.example:7401", trust = "b-ca.pem", believes = false}
 SHADOWTREE_PEERS="b.example=names.b.example:7401;trust=b-ca.pem"
 tls = {certificate = "a.pem", key = "a.key", client_ca = "users-ca.pem"}
 SHADOWTREE_TLS="certificate=a.pem,key=a.key,client_ca=users-ca.pem"
@@ -32,6 +32,8 @@ _FINGERPRINT_TEXTS: Final = Texts("a list of fingerprints")
 _FINGERPRINT: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _FORM: Final = "SUBNET=HOST:PORT"
 
+_YES_OR_NO: Final[Mapping[object, bool]] = {True: True, False: False, "true": True, "false": False}
+
 REVOKED_LIMIT = 10_000
 """Fingerprints that count as revoked. A certificate lasts a month, so older ones have expired."""
 
@@ -43,9 +45,12 @@ class ConfiguredPeer:
     address: str
     trust: Path | None = None
     """File with the authorities that may vouch for the server. None if no certificate is demanded."""
+    is_believed: bool = False
+    """True if the server is believed about groups of others, too, as one of the own organisation is."""
 
     def __str__(self) -> str:
-        return self.address if self.trust is None else f"{self.address};trust={self.trust}"
+        trust = "" if self.trust is None else f";trust={self.trust}"
+        return f"{self.address}{trust}{';believes=true' if self.is_believed else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,12 @@ def _peer(subnet: Subnet, value: object, culprit: str) -> ConfiguredPeer:
         given = {"address": address, **_options(options, f"the peer of {subnet}", culprit)}
     else:
         raise WrongValueError(f"the address of {subnet} is {kind_of(value)}, not a text or a table", culprit)
+    believes = given.get("believes", False)
+    if believes not in _YES_OR_NO:
+        raise WrongValueError(
+            f"`believes` of the peer of {subnet} is {shown(str(believes))}, not true or false", culprit
+        )
+    given = {key: text for key, text in given.items() if key != "believes"}
     texts = _texts(given, ("address", "trust"), f"the peer of {subnet}", culprit)
     if "address" not in texts:
         raise WrongValueError(f"the peer of {subnet} has no `address`", culprit)
@@ -108,7 +119,7 @@ def _peer(subnet: Subnet, value: object, culprit: str) -> ConfiguredPeer:
         address = address_in(texts["address"], lowest_port=1)
     except WrongValueError as error:
         raise WrongValueError(f"{subnet}: {error}", culprit) from None
-    return ConfiguredPeer(address, _file(texts.get("trust")))
+    return ConfiguredPeer(address, _file(texts.get("trust")), _YES_OR_NO[believes])
 
 
 def _require_one_trust_each(peers: Mapping[Subnet, ConfiguredPeer]) -> None:

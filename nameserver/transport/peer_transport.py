@@ -61,6 +61,7 @@ from nameserver.session.session_events import (
     SessionEvent,
 )
 from nameserver.session.session_tiebreak import SessionNumbers, SessionRank, newcomer_stays
+from nameserver.transport.beliefs import Beliefs
 from nameserver.transport.dialer import Dialer
 from nameserver.transport.first_meetings import FirstMeetings
 from nameserver.transport.link_table import LinkTable
@@ -118,8 +119,6 @@ class PeerTransport:
         self._run_loop = run_loop
         self.unconfirmed: Callable[[ServerId], Unconfirmed | None] = lambda _server: None
         """Callback that returns the messages that a server has not confirmed."""
-        self.unbelieved: Callable[[], Set[ServerId]] = frozenset
-        """Callback that returns the servers of other organisations. None on a server that believes every peer."""
         self.release = release
         self._announced_address = announced_address
         self._limits = limits
@@ -139,6 +138,7 @@ class PeerTransport:
         self._met: dict[ServerId, Met] = {}
         """Facts that peers reported when they were last met."""
         self._trust = trust or unprotected()
+        self._beliefs = Beliefs(core, self._trust)
         self._proofs = ProofWatch(self._trust)
         self._links = LinkTable(
             core,
@@ -302,6 +302,10 @@ class PeerTransport:
             unconfirmed=None if met is None else self.unconfirmed(met),
             step_now=self._clock(),
         )
+
+    def unbelieved(self) -> Set[ServerId]:
+        """Return the servers whose word about groups of others needs a confirmation."""
+        return self._beliefs.unbelieved()
 
     def count_fault(self, server: ServerId, kind: str) -> None:
         """Count a fault of a peer."""

@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import cached_property
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from nameserver.trust.leaves import fingerprint_of
@@ -41,10 +42,22 @@ class Bundle:
         """Fingerprint of each authority, in the order of the file."""
         return tuple(fingerprint_of(each) for each in self.authorities)
 
+    def has_issued(self, certificate: x509.Certificate) -> bool:
+        """Return True if an authority of the bundle has issued a certificate."""
+        return any(_has_issued(each, certificate) for each in self.authorities)
+
     @property
     def expires(self) -> datetime:
         """Last moment at which an authority of the bundle is valid."""
         return max(each.not_valid_after_utc for each in self.authorities)
+
+
+def _has_issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def parse_certificates(pem: bytes) -> tuple[x509.Certificate, ...]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -102,6 +102,8 @@ class PeerTrust:
         """
         self._settings = settings
         self._name: ServerId | None = None
+        self.changes = 0
+        """Number of changes of the pins since the start."""
         self._say = say
         self._wall_clock = wall_clock
         self._files = load_trust_files(settings, name=None, at=self._now())
@@ -274,6 +276,7 @@ class PeerTrust:
 
     def pins_changed(self) -> None:
         """Judge all certificates again, because operators have added or removed an authority."""
+        self.changes += 1
         self._verdicts.forget()
         self._renew_ports()
 
@@ -297,6 +300,18 @@ class PeerTrust:
             f"nothing would prove that the server at {address} is that of {subnets[0]}: pin its authority, by "
             f"`shadowtree peers add {subnets[0]}={address} --trust FILE`"
         )
+
+    def believes(self, subnets: Collection[Subnet]) -> bool:
+        """Return True if the word of the server of these subnets about groups of others needs no confirmation.
+
+        The settings say so, or the authority of that server has also issued the certificate of this one.
+        """
+        own = self._files.own
+        if own is None or any(peer.is_believed for each in subnets if (peer := self._settings.peers.get(each))):
+            return True
+        bundles = [self._pins.of(subnet) for subnet in subnets]
+        certificate = own.pair.certificate
+        return bool(bundles) and all(bundle is not None and bundle.has_issued(certificate) for bundle in bundles)
 
     @property
     def takes_plain_text(self) -> bool:
