@@ -81,7 +81,9 @@ def chain_of(content: Content, results: Iterable[authres.AuthenticationResult]) 
 
 def assessment(results: Iterable[authres.AuthenticationResult], chain: Chain) -> tuple[str, ...]:
     """Return the assessment in a seal: each result as it is written. Empty if there is nothing to say."""
-    texts = [str(each) for each in results if each.method != "arc"]
+    # A result with a property without a value is read by the parser, and cannot be written.
+    whole = (each for each in results if all(str(said.value) for said in each.properties))
+    texts = [str(each) for each in whole if each.method != "arc"]
     fit = [text for text in texts if len(text) <= RESULT_CHARACTERS_LIMIT]
     return (*fit[:RESULTS_LIMIT], *(("arc=pass",) if chain is Chain.PASS else ()))
 
