@@ -10,7 +10,6 @@ from shadowtree.cli.support.free_ports import unused_ports
 from tests.certificates import Authority
 from tests.server_in_thread import ServerInThread
 
-
 OPEN = {"operators": ["anyone"], "default_preset": "open", "people": "open"}
 """Policy of a server at which every caller may do everything."""
 
