@@ -70,5 +70,5 @@ def test_a_server_that_is_met_later_is_judged_then(made):
 
 
 def test_any_other_word_is_refused(made):
-    with pytest.raises(SettingsError, match="`believes` of the peer of c.example is 'maybe', not true or false"):
+    with pytest.raises(SettingsError, match=r"`believes` of the peer of c\.example is .maybe., not true or false"):
         made(of_c="maybe")
