@@ -389,6 +389,7 @@ async def _serve(
             planned_end,
             keys,
             audit_log,
+            trust,
         )
         health.report(serving=True)
         run_loop.begin(core.servers_met)
@@ -456,6 +457,7 @@ def _open(
     planned_end: PlannedEnd,
     keys: ApiKeys,
     audit_log: AuditLog,
+    trust: PeerTrust,
 ) -> tuple[ClockWatch, QueueSending]:
     """Give the server its services, with telemetry of each call. Return the clock watch and the sender of the queue."""
     directory = PeerDirectory(core=core, transport=transport)
@@ -499,9 +501,18 @@ def _open(
     )
     questions |= delivery_question_handlers(core=reads, machine=desk, directory=directory, check=check)
     reports = RefusedReports(clock=time.monotonic, report=partial(_report_credential, audit_log, core.server))
-    credentials = Credentials(keys=keys, tokens=_tokens(settings), report=reports.note)
+    credentials = Credentials(
+        keys=keys,
+        tokens=_tokens(settings),
+        report=reports.note,
+        takes_certificates=trust.is_protected and settings.listen_mutual is not None,
+    )
     identifications = {
-        servers.public: Identification(Listener.PLAINTEXT, credentials),
+        servers.public: Identification(
+            Listener.PROTECTED if trust.is_protected else Listener.PLAINTEXT,
+            credentials,
+            certificate_of=trust.identify,
+        ),
         servers.local: Identification(Listener.LOCAL, credentials),
     }
     routing, forwarder = Routing(known=reads, directory=directory), Forwarder(server=core.server, directory=directory)

@@ -132,6 +132,10 @@ _PUBLIC_NAMES = {
         "Unavailable",
         "UnknownSubnet",
         "WrongKind",
+        "CredentialsExpired",
+        "CredentialsInvalid",
+        "CredentialsNeeded",
+        "Unauthenticated",
     ),
     "shadowtree.messages": (
         "DeadLetter",
@@ -175,6 +179,8 @@ _PUBLIC_NAMES = {
         "UnknownServer",
         "VirtualNode",
         "WalkStep",
+        "ApiKey",
+        "NewApiKey",
     ),
     "shadowtree.updates": ("Arc", "Join", "Leave", "Target"),
 }

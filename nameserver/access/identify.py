@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from inspect import isasyncgenfunction
 from typing import Any, Final
@@ -40,6 +41,9 @@ from nameserver.wire.status_mapping import abort
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
+_SECURITY: Final = "transport_security_type"
+"""Key of the security of a connection in what gRPC knows of it: ``ssl`` or ``insecure``."""
+
 KNOWN_CALLERS_LIMIT: Final = 1_000
 """Callers that are kept by their connection, so that a call makes no new one."""
 
@@ -58,7 +62,7 @@ class Listener(Enum):
     PLAINTEXT = "plaintext"
     """Address of an unprotected server. All that a caller says is believed, because nothing is proven."""
     PROTECTED = "protected"
-    """Address of a protected server: encrypted, with or without a certificate of the caller."""
+    """Addresses of a protected server: encrypted, with or without a certificate of the caller."""
     LOCAL = "local"
     """Local socket."""
 
@@ -91,7 +95,7 @@ class Identification:
         peer = context.peer() or ""
         metadata = context.invocation_metadata() or ()
         if self._listener is Listener.PROTECTED:
-            return self._of_encrypted(self._proofs(metadata, peer), self._certificate_of(context.auth_context()), peer)
+            return self._of_protected(metadata, context.auth_context(), peer)
         for key, _ in metadata:
             if key in _PROOFS:
                 return self._of_proofs(self._proofs(metadata, peer), peer)
@@ -117,6 +121,16 @@ class Identification:
                 raise self._credentials.invalid(f"two values of {key}", peer)
             proofs[key] = value if isinstance(value, str) else value.decode("utf-8", "replace")
         return proofs
+
+    def _of_protected(
+        self, metadata: Iterable[tuple[str, str | bytes]], auth_context: Mapping[str, Iterable[bytes]], peer: str
+    ) -> Caller:
+        proofs = self._proofs(metadata, peer)
+        if b"ssl" in auth_context.get(_SECURITY, ()):
+            return self._of_encrypted(proofs, self._certificate_of(auth_context), peer)
+        # The settings allow plain text besides. It names no principals to a server to which others prove theirs.
+        caller = self._of_proofs(proofs, peer)
+        return replace(caller, principal=guest_of(caller.via)) if caller.via is not None else caller
 
     def _of_encrypted(self, proofs: dict[str, str], identity: Identity | NotAuthentic | None, peer: str) -> Caller:
         """Return the caller over an encrypted connection, of which the certificate is judged."""

@@ -38,6 +38,13 @@ _BROKEN_WHILE_SENT: Final = "Internal error from Core"
 _WHY_AFTER: Final = ("last error: ", "Failed to connect to remote host: ")
 _HANGS: Final = ("before receiving SETTINGS frame", "FD Shutdown", "connect() timed out")
 """Texts of gRPC for an attempt to connect that reached its time limit."""
+_OF_TLS: Final = {
+    "WRONG_VERSION_NUMBER": "it speaks plain text, and the client was told to encrypt (ca)",
+    "CERTIFICATE_VERIFY_FAILED": "no authority that the client was given (ca) vouches for its certificate",
+    "Hostname Verification Check failed": "its certificate is not that of the expected subnet (server_name)",
+    "CERTIFICATE_REQUIRED": "it demands a certificate of the client (certificate, key)",
+}
+"""Meanings of texts of gRPC for a handshake that failed."""
 _ADDRESS_BEFORE: Final = re.compile(r"^(?:[A-Z_]+: )?ipv[46]:\S+: ")
 _TOO_LARGE: Final = re.compile(r"SERVER: Received message larger than max \(([0-9]+) vs\. ([0-9]+)\)")
 """Text of gRPC for a request that is too large."""
@@ -77,7 +84,7 @@ def read_failure(error: Any, address: Address) -> Failure:
             why = why.rpartition(lead)[2]
         if never_sent and any(mark in why for mark in _HANGS):
             why = "it does not answer an attempt to connect (it hangs, is stopped, or is overloaded)"
-        why = _ADDRESS_BEFORE.sub("", why)
+        why = next((meaning for mark, meaning in _OF_TLS.items() if mark in details), _ADDRESS_BEFORE.sub("", why))
         return Failure(
             ServerUnreachable(f"cannot reach the name server at {address}: {_one_line(why)}", {"server": address}),
             is_answer=False,

@@ -36,6 +36,7 @@ from shadowtree.client.bulk_check import BulkCheck
 from shadowtree.client.channel import DEFAULT_ADDRESS, Addresses
 from shadowtree.client.checks_together import METHOD as CHECK_TOGETHER
 from shadowtree.client.checks_together import can_travel
+from shadowtree.client.credentials import FilePath, Token, checked_credentials
 from shadowtree.client.failures import Failure, failure_of_refusal, is_unknown_call, read_failure
 from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.large_answers import LargeAnswers
@@ -98,6 +99,11 @@ class Client:
         timeout: Seconds | None = None,
         patience: Seconds = PATIENCE_S,
         on_wait: Callable[[ShadowtreeError], None] | None = None,
+        ca: FilePath | None = None,
+        certificate: FilePath | None = None,
+        key: FilePath | None = None,
+        token: Token | None = None,
+        server_name: SubnetName | None = None,
     ) -> None:
         """Accept one address, or several (a list, or one text with commas).
 
@@ -105,12 +111,20 @@ class Client:
 
         `patience`: seconds for which servers that cannot be reached are retried without a timeout; with a timeout,
         retries last as long as it. `on_wait` is called with the error before each pause.
+
+        `ca`: file with the authority of the server's organisation; the connection is then encrypted, and the server
+        proves itself. Without it, no credential leaves this machine. `server_name`: subnet that the server owns, if it
+        is not the one that the authority is named after. `certificate`, `key`: files by which the client proves
+        itself. `token`: an API key or a token, or a function that returns the one to send now.
         """
         self._addresses = Addresses(address)
+        credentials = checked_credentials(ca=ca, certificate=certificate, key=key, token=token, server_name=server_name)
+        for each in self._addresses.all:
+            credentials.require_for(each)
         self._timeout = None if timeout is None else checked_seconds(timeout, "timeout")
         self._patience = checked_seconds(patience, "patience")
         self._on_wait = on_wait
-        self._connections = Connections(self._addresses)
+        self._connections = Connections(self._addresses, credentials)
         self._large_answers = LargeAnswers()
 
     @property

@@ -15,6 +15,7 @@ from shadowtree.client.bulk_check import Pair, awaited_batches, batches
 from shadowtree.client.channel import OPTIONS, Addresses
 from shadowtree.client.checks_together import METHOD as CHECK_TOGETHER
 from shadowtree.client.checks_together import ChecksOfTasks
+from shadowtree.client.credentials import NO_CREDENTIALS, Credentials
 from shadowtree.client.failures import Failure, client_closed, is_unknown_call, outcome_unknown
 from shadowtree.client.retry import Attempts
 from shadowtree.errors import ClientClosed, ShadowtreeError
@@ -39,9 +40,10 @@ pause = asyncio.sleep
 class Connection:
     """The channel to one address, for calls from the running event loop."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, credentials: Credentials = NO_CREDENTIALS) -> None:
         self.address = address
-        self.channel = grpc.aio.insecure_channel(address, options=OPTIONS)
+        self._credentials = credentials
+        self.channel = credentials.channel(address, OPTIONS, of=grpc.aio)
         stubs = (NameServiceStub, AdminServiceStub, DeliveryServiceStub)
         self._names, self._admin, self._delivery = (stub(self.channel) for stub in stubs)
         self.unknown_calls: set[str] = set()
@@ -52,8 +54,9 @@ class Connection:
         """Make a call of any service, to be awaited, or begin a stream. Raises `ClientClosed`."""
         is_admin, is_delivery = method in calls.ADMIN_METHODS, method in calls.DELIVERY_METHODS
         stub: Any = self._admin if is_admin else self._delivery if is_delivery else self._names
+        metadata = self._credentials.metadata()
         try:
-            return getattr(stub, method)(request, timeout=timeout)
+            return getattr(stub, method)(request, timeout=timeout, metadata=metadata)
         except grpc.aio.UsageError:
             # gRPC raises UsageError for a channel that was closed.
             raise client_closed() from None
@@ -79,8 +82,9 @@ Attempt = Callable[[Connection, Seconds | None], Awaitable[Found]]
 class Connections:
     """Connections of one client, by event loop and address. Connections of closed loops are dropped."""
 
-    def __init__(self, addresses: Addresses) -> None:
+    def __init__(self, addresses: Addresses, credentials: Credentials = NO_CREDENTIALS) -> None:
         self._addresses = addresses
+        self._credentials = credentials
         self._lock = Lock()
         self._by_loop: dict[asyncio.AbstractEventLoop, dict[Address, Connection]] = {}
         self._is_closed = False
@@ -101,7 +105,7 @@ class Connections:
             of_loop = self._by_loop.setdefault(loop, {})
             address = self._addresses.current
             if address not in of_loop:
-                of_loop[address] = Connection(address)
+                of_loop[address] = Connection(address, self._credentials)
             return of_loop[address]
 
     async def close(self) -> None:

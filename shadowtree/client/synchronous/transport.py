@@ -18,6 +18,7 @@ from shadowtree.client.bulk_check import batches as batches_of
 from shadowtree.client.channel import OPTIONS, STREAMS_WITHOUT_THREADS, Addresses
 from shadowtree.client.checks_together import METHOD as CHECK_TOGETHER
 from shadowtree.client.checks_together import ChecksOfThreads
+from shadowtree.client.credentials import NO_CREDENTIALS, Credentials
 from shadowtree.client.failures import Failure, client_closed, is_unknown_call
 from shadowtree.client.retry import Attempts
 from shadowtree.errors import ClientClosed, ShadowtreeError
@@ -58,9 +59,10 @@ _NOT_CANCELLED: AbstractContextManager[None] = nullcontext()
 class Connection:
     """The channel to one address."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, credentials: Credentials = NO_CREDENTIALS) -> None:
         self.address = address
-        self.channel = grpc.insecure_channel(address, options=(*OPTIONS, *STREAMS_WITHOUT_THREADS))
+        self._credentials = credentials
+        self.channel = credentials.channel(address, (*OPTIONS, *STREAMS_WITHOUT_THREADS), of=grpc)
         stubs = (NameServiceStub, AdminServiceStub, DeliveryServiceStub)
         self._names, self._admin, self._delivery = (stub(self.channel) for stub in stubs)
         self.unknown_calls: set[str] = set()
@@ -71,8 +73,9 @@ class Connection:
         """Make a call of any service, or begin a stream. Raises `ClientClosed`."""
         is_admin, is_delivery = method in calls.ADMIN_METHODS, method in calls.DELIVERY_METHODS
         stub: Any = self._admin if is_admin else self._delivery if is_delivery else self._names
+        metadata = self._credentials.metadata()
         try:
-            return getattr(stub, method)(request, timeout=timeout)
+            return getattr(stub, method)(request, timeout=timeout, metadata=metadata)
         except ValueError:
             # gRPC raises ValueError for a channel that was closed.
             raise client_closed() from None
@@ -98,8 +101,9 @@ Attempt = Callable[[Connection, Seconds | None], Found]
 class Connections:
     """Connections of one client, by address. Threads may share them."""
 
-    def __init__(self, addresses: Addresses) -> None:
+    def __init__(self, addresses: Addresses, credentials: Credentials = NO_CREDENTIALS) -> None:
         self._addresses = addresses
+        self._credentials = credentials
         self._lock = Lock()
         self._by_address: dict[Address, Connection] = {}
         self._is_closed = False
@@ -114,7 +118,7 @@ class Connections:
                 raise client_closed()
             address = self._addresses.current
             if address not in self._by_address:
-                self._by_address[address] = Connection(address)
+                self._by_address[address] = Connection(address, self._credentials)
             return self._by_address[address]
 
     def close(self) -> None:

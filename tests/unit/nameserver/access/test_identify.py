@@ -243,11 +243,26 @@ class Encrypted(Call):
         self.identity = identity
 
     def auth_context(self):
-        return self.identity
+        return {"transport_security_type": [b"ssl"], "identity": self.identity}
+
+
+class Plain(Call):
+    """A call in plain text to a server with a certificate."""
+
+    def auth_context(self):
+        return {"transport_security_type": [b"insecure"]}
 
 
 def over_tls(call, **parts):
-    return Identification(Listener.PROTECTED, credentials(**parts), certificate_of=lambda found: found).identify(call)
+    judge = credentials(**parts)
+    return Identification(Listener.PROTECTED, judge, certificate_of=lambda found: found["identity"]).identify(call)
+
+
+def test_plain_text_names_no_principal_to_a_server_with_a_certificate():
+    who = over_tls(Plain(**{PRINCIPAL_KEY: "principal=ann%40b.x&server=b.x"}))
+    assert (who.principal, who.via) == ("guest@b.x", "b.x")
+    assert over_tls(Plain(ELSEWHERE)).principal == ANONYMOUS
+    assert refusal_over_tls(Plain(ELSEWHERE, authorization=f"Bearer {KEY}")).reason is Reason.CREDENTIALS_INVALID
 
 
 def refusal_over_tls(call, **parts):
