@@ -10,7 +10,7 @@ No other code reads an identity from the metadata of a call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
@@ -187,16 +187,22 @@ class Identification:
         for stream in [*self._streams.get((how, credential), ())]:
             stream.end(self._credentials.invalid("a stream whose credential was revoked", stream.caller.peer))
 
-    def handlers(self, handlers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the handlers of one service. Each finds out who calls, before it begins."""
-        return {name: self._of(handler) for name, handler in handlers.items()}
+    def handlers(self, handlers: Mapping[str, Any], *, proving_apart: Collection[str] = ()) -> dict[str, Any]:
+        """Return the handlers of one service. Each finds out who calls, before it begins.
 
-    def _of(self, handler: Any) -> Any:
+        `proving_apart`: methods that judge the certificate of their caller themselves, and tell it why they refuse it.
+        Their caller is anonymous if it proves nothing.
+        """
+        return {name: self._of(handler, is_apart=name in proving_apart) for name, handler in handlers.items()}
+
+    def _of(self, handler: Any, *, is_apart: bool) -> Any:
         is_stream = bool(handler.request_streaming or handler.response_streaming)
         attribute = _KINDS[bool(handler.request_streaming), bool(handler.response_streaming)]
         method = getattr(handler, attribute)
-        if isasyncgenfunction(method):
-            identified: Any = self._generator(method)
+        if is_apart:
+            identified: Any = self._proving_apart(method)
+        elif isasyncgenfunction(method):
+            identified = self._generator(method)
         else:
             identified = self._coroutine(method, is_stream=is_stream)
         return handler._replace(**{attribute: identified})
@@ -219,6 +225,19 @@ class Identification:
                     except asyncio.CancelledError:
                         await stream.tell(context)
                         raise
+            return await method(request, context)
+
+        return call
+
+    def _proving_apart(
+        self, method: Callable[[Any, Context], Awaitable[Any]]
+    ) -> Callable[[Any, Context], Awaitable[Any]]:
+        async def call(request: Any, context: Context) -> Any:
+            try:
+                caller = self.identify(context)
+            except RefusedError:
+                caller = Caller(ANONYMOUS, How.NONE, context.peer() or "")
+            CALLER.set(caller)
             return await method(request, context)
 
         return call

@@ -17,6 +17,10 @@ NAME_LIMIT = 100
 """Most characters of a name that are repeated to the caller."""
 
 
+CONVERSE: Final = "Converse"
+"""Method of sessions. A session judges the certificate of its peer, and says Goodbye with the reason."""
+
+
 def peer_service_handlers(core: CoreQueries, transport: PeerTransport) -> dict[str, Handler]:
     """Return the handler of each method, by its name."""
 
@@ -38,7 +42,7 @@ def peer_service_handlers(core: CoreQueries, transport: PeerTransport) -> dict[s
 
     # Frames and pieces come and go as bytes. The session and the tunnel end for bytes that are none.
     return {
-        "Converse": grpc.stream_stream_rpc_method_handler(converse),
+        CONVERSE: grpc.stream_stream_rpc_method_handler(converse),
         "Identify": unary_call(identify, messages.IdentifyRequest),
         "Tunnel": bytes_call(tunnel),
     }

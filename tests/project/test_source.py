@@ -107,7 +107,7 @@ def test_every_service_is_added_behind_the_identification_of_callers():
         ("nameserver/server.py", "public.add_generic_rpc_handlers((RetiredRelays(),))"),
     ]
     assert (
-        "found = identifications[server].handlers(arriving.handlers(found))"
+        "found = identifications[server].handlers(arriving.handlers(found)"
         in (ROOT / "nameserver/server.py").read_text()
     )
 
