@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import grpc
 
 from namegraph import CoreQueries, InvalidNameError, Reason, ServerId, parse_subnet, refuse
