@@ -71,8 +71,6 @@ class Federation:
         organisation = self.organisations[name]
         return {
             "tls": {"certificate": str(organisation.certificate), "key": str(organisation.key)},
-            # These tests are about servers, not about the rights of callers.
-            "policy": {"default_preset": "open", "people": "open", "create": ["anyone"]},
             "listen_mutual": self.address(name),
             "insecure_listen_on_a_public_address": True,
             "peers": self.peers_of(name),
