@@ -516,8 +516,8 @@ class PeerState:
     the improbability of its silence (-log10 of the chance that the silence still ends). `last_heard_seconds` is the age
     of the last message; None if none came since the start of the server that was asked. `round_trip_ms` is None if it
     was not measured. `via` is the name of the server through which the two talk; empty if they talk directly or not at
-    all. `relayed` counts the frames that the server sent to others through the server that was asked, since the latter
-    started.
+    all. `relayed` counts the pieces (64 KiB at most) that the server sent to others through tunnels of the server that
+    was asked, since the latter started.
     """
 
     address: Address

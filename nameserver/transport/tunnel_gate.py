@@ -152,7 +152,8 @@ class TunnelGate:
             carried.ending.cancel()
 
     async def _dial(self, link: Link, destination: ServerId) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        host, _, port = link.called_at.rpartition(":")
+        # An address that the destination announced counts once the destination has answered there.
+        host, _, port = (link.called_at if link.is_proven else link.address).rpartition(":")
         try:
             async with asyncio.timeout(DIAL_SECONDS):
                 return await asyncio.open_connection(

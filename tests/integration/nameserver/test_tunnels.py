@@ -11,6 +11,7 @@ from namegraph.model.refusals import RefusedError
 from nameserver.detector.liveness import Life
 from nameserver.detector.phi import DetectorLimits
 from nameserver.session.session_lane import FRAME_BYTES_LIMIT
+from nameserver.telemetry.state_metrics import _of_peers
 from nameserver.transport import tunnel_copy
 from nameserver.transport.identification import identify_over
 from tests.fakes.peer_cluster import PeerCluster, lost
@@ -188,6 +189,21 @@ async def test_calls_go_through_the_tunnels_of_both_ends_whichever_of_them_carri
     await until(lambda: c.transport.gate.count == 0)
     assert a.transport.link_of("b.x").tunnel is b.transport.link_of("a.x").tunnel is None
     assert await who_answers(a, "b.x") == "b.x"
+
+
+def measured(server, name, peer):
+    families = {family.name: family for family in _of_peers(server.transport.reports(), {})}
+    return next(sample.value for sample in families[name].samples if sample.labels["peer"] == peer)
+
+
+async def test_metrics_tell_who_is_reached_through_a_tunnel_and_how_much_goes_through_it(cluster):
+    a, b, c = await cluster.start("a.x", "b.x", "c.x")
+    assert measured(a, "shadowtree_peer_tunnelled", "b.x") == measured(c, "shadowtree_peer_tunnel_pieces", "a.x") == 0
+    cluster.network.part("a.x", "b.x", Passage.CUT)
+    await until_tunnelled(a, b)
+    assert measured(a, "shadowtree_peer_tunnelled", "b.x") == measured(b, "shadowtree_peer_tunnelled", "a.x") == 1
+    assert measured(c, "shadowtree_peer_tunnelled", "a.x") == 0
+    assert measured(c, "shadowtree_peer_tunnel_pieces", "a.x") > 0
 
 
 async def test_a_server_that_only_dials_has_a_session_through_its_own_tunnel_and_cannot_be_called(cluster):

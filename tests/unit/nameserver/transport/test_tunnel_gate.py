@@ -99,6 +99,17 @@ async def test_bytes_go_to_the_address_of_the_own_table_and_back(scene):
     assert scene.gate.count == 0
 
 
+async def test_an_announced_address_counts_once_its_server_has_answered_there(scene):
+    link = scene.links[FAR]
+    link.called_at = "192.0.2.1:22"
+    assert not link.is_proven
+    await scene.opened()
+    link.address, link.called_at = "192.0.2.1:22", link.address
+    link.prove()
+    await scene.opened()
+    assert len(scene.dialled) == 2
+
+
 async def test_a_tunnel_leads_to_no_server_without_a_direct_session(scene):
     for destination in ("unknown.x", "d.x"):
         scene.add_link("d.x", scene.links[FAR].address)
@@ -126,7 +137,7 @@ async def test_a_tunnel_leads_nowhere_where_this_server_cannot_call_itself(scene
 async def test_where_nothing_answers_the_tunnel_is_refused(scene, monkeypatch):
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        scene.links[FAR].called_at = f"127.0.0.1:{bound.getsockname()[1]}"
+        scene.links[FAR].address = f"127.0.0.1:{bound.getsockname()[1]}"
         refusal = await scene.refusal()
     assert refusal.reason is Reason.UNAVAILABLE
     assert "either" in refusal.message and "\n" not in refusal.message
@@ -142,7 +153,7 @@ async def test_where_nothing_answers_the_tunnel_is_refused(scene, monkeypatch):
 
 @pytest.mark.parametrize("host", ["x" * 70, "no such host.example", "[::1"])
 async def test_an_address_that_is_none_is_only_unreachable(scene, host):
-    scene.links[FAR].called_at = f"{host}:1"
+    scene.links[FAR].address = f"{host}:1"
     assert (await scene.refusal()).reason is Reason.UNAVAILABLE
 
 
