@@ -236,7 +236,9 @@ class Link:
 
     def take_tunnel(self, tunnel: WayThrough | None) -> None:
         """Use a tunnel in place of the last one. None for no tunnel."""
-        if self.tunnel is not None and self.tunnel is not tunnel:
+        if tunnel is self.tunnel:
+            return
+        if self.tunnel is not None:
             self._let_end(self.tunnel.close(OLD_CALLS_SECONDS))
         self.tunnel = tunnel
         self._note_way()

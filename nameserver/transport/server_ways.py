@@ -112,8 +112,7 @@ class ServerWays:
         for link in links:
             is_ready = link.is_connected and link.is_direct and link.is_ready()
             if is_ready and link.is_proven:
-                if link.tunnel is not None:
-                    link.take_tunnel(None)
+                link.take_tunnel(None)
                 self._settle(link)
                 continue
             if not link.is_connected or (not link.is_direct and _is_open(link.tunnel)):

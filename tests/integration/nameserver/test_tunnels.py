@@ -12,8 +12,8 @@ from nameserver.detector.liveness import Life
 from nameserver.detector.phi import DetectorLimits
 from nameserver.session.session_lane import FRAME_BYTES_LIMIT
 from nameserver.telemetry.state_metrics import _of_peers
-from nameserver.transport import tunnel_copy
 from nameserver.transport.identification import identify_over
+from tests.fakes.byte_recorder import ByteRecorder
 from tests.fakes.peer_cluster import PeerCluster, lost
 from tests.fakes.peer_server import until
 from tests.fakes.tcp_proxy import Passage
@@ -258,29 +258,13 @@ async def test_no_tunnel_leads_through_a_tunnel(cluster):
 # -- what the server between sees
 
 
-class Recorder:
-    """All bytes that servers between pass on, both ways."""
-
-    def __init__(self, monkeypatch):
-        self.seen = bytearray()
-        monkeypatch.setattr(tunnel_copy, "encode_piece", self._noting(tunnel_copy.encode_piece))
-        monkeypatch.setattr(tunnel_copy, "decode_piece", self._noting(tunnel_copy.decode_piece))
-
-    def _noting(self, recoded):
-        def note(data):
-            self.seen += data
-            return recoded(data)
-
-        return note
-
-
 @pytest.fixture
 def recorder(monkeypatch):
-    return Recorder(monkeypatch)
+    return ByteRecorder(monkeypatch)
 
 
 async def test_a_server_between_that_records_everything_sees_in_plaintext_what_the_ends_say(cluster, recorder):
-    """Without TLS the server between could read. The other test of the recorder is the one with TLS."""
+    """Without TLS the server between could read. With TLS it cannot (`test_tunnels_with_tls.py`)."""
     a, b, _ = await cluster.start("a.x", "b.x", "c.x")
     assert not recorder.seen
     cluster.network.part("a.x", "b.x", Passage.CUT)
