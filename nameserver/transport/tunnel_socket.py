@@ -126,8 +126,8 @@ class TunnelSockets:
     async def open(self, server: ServerId, *, via: ServerId, link: Link) -> Tunnel | None:
         """Return a tunnel to the server of a link. None if this machine has no room for a socket."""
         try:
-            if self._folder is None:
-                # Only the user of this process may open the folder (mode 0700).
+            if self._folder is None or not self._folder.is_dir():
+                # Only the user of this process may open the folder (mode 0700). It may have been cleaned away.
                 self._folder = Path(tempfile.mkdtemp(prefix="shadowtree-"))
             path = self._folder / str(next(self._numbers))
             tunnel = Tunnel(via=via, dial=lambda: self._dial(server, via), path=path)

@@ -229,6 +229,17 @@ async def test_a_server_of_an_older_version_that_knows_no_tunnels_is_passed_over
     assert lost(a) == lost(b) == []
 
 
+async def test_a_server_between_that_leads_to_another_server_is_not_used(cluster, monkeypatch):
+    a, b, c, d = await cluster.start("a.x", "b.x", "c.x", "d.x")
+    dial, to_another = c.transport.gate._dial, c.transport.link_of("d.x")
+    monkeypatch.setattr(c.transport.gate, "_dial", lambda link, destination: dial(to_another, destination))
+    cluster.network.part("a.x", "b.x", Passage.CUT)
+    await until_tunnelled(a, b, through="d.x")
+    await until_called(a, b, through="d.x")
+    assert await who_answers(a, "b.x") == "b.x"
+    assert lost(a) == lost(b) == lost(d) == []
+
+
 async def test_when_the_server_between_ends_the_session_goes_through_the_next_one(cluster):
     a, b, c, d = await cluster.start("a.x", "b.x", "c.x", "d.x")
     cluster.network.part("a.x", "b.x", Passage.CUT)

@@ -1,6 +1,7 @@
 """The sockets of tunnels that this server dials: who may open them, what comes of them, and what is left."""
 
 import asyncio
+import shutil
 import stat
 import tempfile
 
@@ -141,6 +142,18 @@ async def test_the_server_between_is_asked_before_there_is_a_socket(sockets, bet
 async def test_a_server_between_that_says_nothing_opens_no_tunnel(monkeypatch):
     monkeypatch.setattr("nameserver.transport.tunnel_socket.OPENED_SECONDS", 0.05)
     assert not await is_opened(PieceStream())
+
+
+async def test_a_folder_that_was_cleaned_away_is_made_again(sockets, tunnel, links, tmp_path):
+    (folder,) = tmp_path.iterdir()
+    shutil.rmtree(folder)
+    again = await sockets.open("b.x", via="c.x", link=links["b.x"])
+    reader, writer = await dial(tmp_path)
+    writer.write(b"hello")
+    async with asyncio.timeout(20):
+        assert await reader.readexactly(5) == b"hello"
+    writer.close()
+    await again.close(None)
 
 
 async def test_where_no_socket_can_be_made_operators_are_told_once(sockets, links, tmp_path, monkeypatch):
