@@ -42,6 +42,9 @@ WITHOUT_NAMES = {"Identify", "TellBasis"}
 BY_THE_SESSION = {"Converse"}
 """The session refuses what is no frame (tests/unit/nameserver/session)."""
 
+BY_METADATA = {"Tunnel"}
+"""Only a connected server is told what is wrong (tests/integration/nameserver/test_peer_transport.py)."""
+
 
 @pytest.fixture(scope="module")
 def channel(start_shared):  # noqa: F811
@@ -65,7 +68,7 @@ def asked(channel, method, request):
 
 def test_every_method_is_tried():
     methods = {each.name for each in peer_pb2.DESCRIPTOR.services_by_name["PeerService"].methods}
-    assert methods == {*REQUESTS, *WITHOUT_NAMES, *BY_THE_SESSION}
+    assert methods == {*REQUESTS, *WITHOUT_NAMES, *BY_THE_SESSION, *BY_METADATA}
 
 
 @pytest.mark.parametrize("name", WRONG, ids=lambda name: repr(name[:8]))
