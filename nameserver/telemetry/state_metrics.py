@@ -249,14 +249,10 @@ def _of_peers(reports: Sequence[PeerReport], strangers: Mapping[str, int]) -> li
     tunnelled = GaugeMetricFamily(
         "shadowtree_peer_tunnelled", "1 if a third server carries the session with a peer.", labels=of_peer
     )
-    pieces = CounterMetricFamily(
-        "shadowtree_peer_tunnel_pieces", "Pieces that a peer sent to others through tunnels here.", labels=of_peer
-    )
     for report in reports:
         peer = [report.server or "", report.address]
         is_up.add_metric(peer, report.life is Life.UP)
         tunnelled.add_metric(peer, report.via is not None)
-        pieces.add_metric(peer, report.relayed)
         letters.add_metric(peer, report.letters_waiting)
         phi.add_metric(peer, report.phi)
         if report.round_trip_seconds is not None:
@@ -279,4 +275,4 @@ def _of_peers(reports: Sequence[PeerReport], strangers: Mapping[str, int]) -> li
     )
     for kind, count in strangers.items():
         refused.add_metric([kind], count)
-    return [is_up, letters, stuck, backlog, tunnelled, pieces, phi, round_trip, faults, refused, versions]
+    return [is_up, letters, stuck, backlog, tunnelled, phi, round_trip, faults, refused, versions]
