@@ -74,6 +74,7 @@ class Federation:
             "listen_mutual": self.address(name),
             "insecure_listen_on_a_public_address": True,
             "peers": self.peers_of(name),
+            # These tests are about servers, not about the rights of callers.
             "policy": OPEN,
         }
 
