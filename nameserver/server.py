@@ -162,6 +162,11 @@ OPEN_TO_OTHERS = (
 )
 
 
+NO_OPERATORS = (
+    "nobody operates this server but by its local socket; name operators in the table `policy`. Groups made before that "
+    "are open to all until `shadowtree policy adopt`"
+)
+
 PASSED_OVER = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals that other daemons take for orders, such as to open log files anew. They must not end a server."""
 
@@ -303,8 +308,8 @@ async def serve_until(
         threads = Threads(database=worker, long_steps=stepper)
         try:
             _require_own_certificate(trust, core.server)
-            if trust.is_protected:
-                _judge_callers(core, settings)
+            if trust.is_protected and not settings.policy.operators:
+                say(logging.WARNING, "no_operators", NO_OPERATORS)
             # The lock of the database is held now, so no other server uses the default place of the socket.
             local_socket = _listen_locally(servers.local, settings, core.server)
             return await _serve(
@@ -759,14 +764,6 @@ def _asked_of_names(
         core=reads, resolver=resolver, parts=parts, filling=filling, run_loop=run_loop, directory=directory
     )
     return names, questions, check
-
-
-def _judge_callers(core: Server, settings: Settings) -> None:
-    """Judge all callers from now on. Tell operators what is open until they close it."""
-    core.protect(settings.policy)
-    if not settings.policy.operators:
-        line = "nobody operates this server but by its local socket: name operators in the table `policy`"
-        say(logging.WARNING, "no_operators", line)
 
 
 def _require_own_certificate(trust: PeerTrust, server: ServerId) -> None:
