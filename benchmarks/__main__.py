@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from benchmarks import (
+    audit_log,
     audits,
     beside_postgresql,
     burdens,
@@ -95,6 +96,7 @@ COMPARED = {
     "client_calls": client_calls.measure,
     "message_costs": message_costs.measure,
     "cost_of_change": cost_of_change.measure,
+    "audit_log": audit_log.measure,
 }
 """Topics that measure an earlier build beside this one."""
 

@@ -97,6 +97,7 @@ from nameserver.transport.peer_transport import PeerTransport
 from nameserver.transport.strangers import RefusedStranger
 from nameserver.trust.key_files import TrustFileError
 from nameserver.trust.peer_trust import PeerTrust
+from nameserver.trust.signing import load_signing_key
 from resolver.census import Census
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
@@ -582,6 +583,10 @@ def _open(
 def _checkpoint_keeper(
     settings: Settings, core: Server, run_loop: RunLoop, transport: PeerTransport
 ) -> CheckpointKeeper:
+    try:
+        signer = load_signing_key(settings.tls)
+    except TrustFileError as error:
+        raise StartError(str(error)) from None
     keeper = CheckpointKeeper(
         server=core.server,
         kept=core.checkpoints,
@@ -589,6 +594,7 @@ def _checkpoint_keeper(
         tell=transport.tell_checkpoint,
         now_ms=now_ms,
         keep_ms=1e3 * DAY_SECONDS * settings.audit_days,
+        signer=signer,
     )
     run_loop.observers.append(keeper)
     return keeper
