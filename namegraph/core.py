@@ -118,7 +118,7 @@ from namegraph.update.operation_rights import (
 )
 from namegraph.update.order_queue import Entries
 from namegraph.update.participant import Participant
-from namegraph.update.recorded_changes import changes_of_delta
+from namegraph.update.recorded_changes import changes_of_delta, keep_policies
 from namegraph.update.set_details import details_given, keep_details, set_details
 from namegraph.update.transaction import BegunAgain, Ended, Over, Plan
 from namegraph.verify.leaps import Leaps
@@ -897,8 +897,7 @@ class ServerCore(CoreQueries):
         operations = () if isinstance(command, ImportCommand) else command.operations
         if caller is not None or any(isinstance(each, SetPolicy) for each in operations):
             new = new_policies(self._context, operations, created, maker=caller, renames=renames)
-            for group, policy in new.items():
-                self._context.policies.set(group, policy)
+            keep_policies(self._context, new, operations, command.origin)
 
 
 def _plan_of(command: UpdateCommand | ImportCommand, context: ServerContext) -> Plan:

@@ -40,7 +40,7 @@ from namegraph.update.import_plan import steps_in
 from namegraph.update.operation_rights import facts_of, new_policies, rights_over
 from namegraph.update.order_queue import AffectedPart, Entries, Entry
 from namegraph.update.prepare import NOTHING, CannotError, Findings, prepare_update
-from namegraph.update.recorded_changes import changes_of_known, changes_of_share
+from namegraph.update.recorded_changes import changes_of_known, changes_of_share, keep_policies
 from namegraph.wire.arc_sets import children_of, each_arc, joined_parents_of, nodes_of, parents_of, records_of
 from namegraph.wire.message_parts import ArcId, CallerWord, Cohort, KnownArc, PendingEntry, Update, UpdateId
 from namegraph.wire.older_forms import ready_in_columns
@@ -310,8 +310,7 @@ class Participant:
             facts = believed(context, facts or CallerFacts(guest_of(coordinator)), speaker=coordinator)
         operations = [step for _, step in update.operations if isinstance(step, CreateGroup | DeleteGroup | SetPolicy)]
         new = new_policies(context, operations, created, maker=facts, renames=share.renames)
-        for group, policy in new.items():
-            context.policies.set(group, policy)
+        keep_policies(context, new, operations, share.origin)
 
     def _forget_names_in_use(self) -> None:
         """Forget old names that groups above nodes of this server have again."""

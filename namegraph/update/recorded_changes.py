@@ -3,14 +3,17 @@ applied."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from namegraph.graph.delta import GraphDelta
 from namegraph.graph.name_graph import NameGraph
-from namegraph.model.changes import LISTED_LIMIT, ChangeSet, change_set
+from namegraph.model.audit_chain import ALLOWED, Fact
+from namegraph.model.changes import LISTED_LIMIT, ChangeSet, Origin, change_set
 from namegraph.model.names import NodeId
+from namegraph.model.operations import Operation, SetPolicy
+from namegraph.model.policies import Policy
 from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
 from namegraph.state.known_arcs import known_arc
@@ -85,3 +88,27 @@ def _kind_of(context: ServerContext, child: NodeId, told: NodeKind) -> NodeKind:
     kind."""
     number = context.graph.index.get(child)
     return context.graph.kind(number) if told is NodeKind.ABSENT and number is not None else told
+
+
+def keep_policies(
+    context: ServerContext,
+    new: Mapping[NodeId, Policy | None],
+    operations: Iterable[Operation],
+    origin: Origin,
+) -> None:
+    """Set policies of groups of this server, and note those that the update names. A group that is made has the
+    policy that its maker's default gives, which is no event of its own."""
+    named = {operation.group for operation in operations if isinstance(operation, SetPolicy)}
+    for group, policy in new.items():
+        before = context.policies.of(group)
+        context.policies.set(group, policy)
+        if group in named and policy != before:
+            facts = _facts_of_policy(group, policy)
+            context.change_log.note_event("policy_set", facts, origin, counter=context.counter, decision=ALLOWED)
+
+
+def _facts_of_policy(group: NodeId, policy: Policy | None) -> dict[str, Fact]:
+    if policy is None:
+        return {"group": group, "preset": None}
+    subjects = {privilege.value: ", ".join(subjects) for privilege, subjects in policy.by_privilege()}
+    return {"group": group, "preset": policy.preset.value, **subjects}

@@ -17,7 +17,7 @@ SUFFIX = ".signing.key"
 
 
 @dataclass(frozen=True, slots=True)
-class SigningKey:
+class CheckpointSigner:
     """Ed25519 key of this server."""
 
     private: Ed25519PrivateKey
@@ -29,7 +29,7 @@ class SigningKey:
         return self.private.sign(data)
 
 
-def load_signing_key(files: TlsSettings | None) -> SigningKey | None:
+def load_signing_key(files: TlsSettings | None) -> CheckpointSigner | None:
     """Return the signing key beside the certificate. None if there is none.
 
     Raises `TrustFileError` if the file is of no use, or the certificate names another key.
@@ -47,7 +47,7 @@ def load_signing_key(files: TlsSettings | None) -> SigningKey | None:
             f"the certificate in {files.certificate} does not name the signing key in {path}; put the key back that "
             "was made with the certificate, or move this one away to sign nothing"
         )
-    return SigningKey(private, public_key)
+    return CheckpointSigner(private, public_key)
 
 
 def signing_key_path(certificate: Path) -> Path:
