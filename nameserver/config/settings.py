@@ -66,6 +66,12 @@ SHOWN_LIMIT = 20
 VARIABLES_OF_OTHERS = frozenset(
     (
         "SHADOWTREE_SERVER",  # the command line's: which server to ask
+        "SHADOWTREE_CA",  # the command line's: how it and the server prove themselves
+        "SHADOWTREE_CERTIFICATE",
+        "SHADOWTREE_KEY",
+        "SHADOWTREE_KEY_FILE",
+        "SHADOWTREE_TOKEN_FILE",
+        "SHADOWTREE_SERVER_NAME",
         "SHADOWTREE_MAILMAN_PASSWORD",  # the command line's: to read the lists of a Mailman
         "SHADOWTREE_DATABASE_PASSWORD",  # of docker-compose.yml
         "SHADOWTREE_EXTRA_DATA",  # of the tests: where large graphs are

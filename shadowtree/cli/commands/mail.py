@@ -422,7 +422,9 @@ async def _expand(
 
     address = session.server if settings is None else settings.server
     lists = Lists({}) if settings is None else settings.lists
-    async with Client(address, timeout=session.timeout, patience=PATIENCE_S, on_wait=WaitNotice()) as client:
+    async with Client(
+        address, timeout=session.timeout, patience=PATIENCE_S, on_wait=WaitNotice(), **session.credentials()
+    ) as client:
         groups = [list_of(text, lists) for text in asked]
         if settings is None or settings.distribution is None:
             return await expand(client, lists, groups, sender, session.at_least_revision)

@@ -19,6 +19,7 @@ from shadowtree.errors import (
     ShadowtreeError,
     TakenOver,
     TakesDatagrams,
+    Unauthenticated,
     Unavailable,
     WrongKind,
 )
@@ -31,6 +32,13 @@ def what_helps(error: ShadowtreeError, command: str) -> str:
     """Return the hint for the end of an error line; empty if no help is known."""
     hint = _hint(error, command)
     return f"; {hint}" if hint else ""
+
+
+def _speaks_tls(error: ShadowtreeError) -> bool:
+    """Return True if the server took the connection, and could not read what came."""
+    from shadowtree.cli.support.credentials import speaks_tls
+
+    return "Socket closed" in error.message and speaks_tls(error.facts.get("server", ""))
 
 
 def _hint(error: ShadowtreeError, command: str) -> str:
@@ -49,6 +57,17 @@ def _hint(error: ShadowtreeError, command: str) -> str:
             return "--quality datagram sends one, to who listens now"
         case TakenOver():
             return "--subscription NAME listens beside it"
+        case ServerUnreachable() if "speaks plain text" in error.message:
+            return "leave out --ca, or give the address of another server"
+        case ServerUnreachable() if "vouches for its certificate" in error.message:
+            return "--ca names the authority of its organisation"
+        case ServerUnreachable() if "expected subnet" in error.message:
+            return "--server-name says which subnet it owns"
+        case ServerUnreachable() if _speaks_tls(error):
+            return "it speaks TLS: --ca FILE names the authority of its organisation"
+        case Unauthenticated() if error.kinds:
+            options = {"key": "--key-file", "token": "--token-file", "certificate": "--certificate and --key"}
+            return f"give {' or '.join(options[kind] for kind in error.kinds if kind in options)}"
         case ServerUnreachable():
             return "--server HOST:PORT names another"
         case DeadlineExceeded():

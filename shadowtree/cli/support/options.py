@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -45,6 +46,12 @@ class Session:
     format: str = "text"
     timeout: float | None = None
     at_least_revision: str | None = None
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    token_file: Path | None = None
+    key_file: Path | None = None
+    server_name: str | None = None
     is_write: bool = False
     """True if the command asks for an update."""
     command: str = ""
@@ -57,10 +64,31 @@ class Session:
         from shadowtree.client.synchronous.client import Client
         from shadowtree.errors import InvalidRequest
 
+        credentials = self.credentials()
         try:
-            return Client(self.server, timeout=self.timeout, patience=PATIENCE_S, on_wait=WaitNotice())
+            return Client(self.server, timeout=self.timeout, patience=PATIENCE_S, on_wait=WaitNotice(), **credentials)
         except InvalidRequest as error:
             raise click.BadParameter(error.message, param_hint="--server") from None
+
+    def credentials(self) -> dict[str, Any]:
+        """Return the arguments of a client for its credentials. None goes to a local socket, which takes none."""
+        if self.server.startswith("unix:"):
+            return {}
+        if self.token_file is not None and self.key_file is not None:
+            raise click.UsageError("--token-file and --key-file are two credentials; a server takes one")
+        token = None
+        for file, option in ((self.token_file, "--token-file"), (self.key_file, "--key-file")):
+            if file is not None:
+                from shadowtree.cli.support.credentials import secret_of
+
+                token = secret_of(file, option)
+        return {
+            "ca": self.ca,
+            "certificate": self.certificate,
+            "key": self.key,
+            "token": token,
+            "server_name": self.server_name,
+        }
 
     @property
     def is_json(self) -> bool:
@@ -94,6 +122,17 @@ format_option = click.option(
 """Option of commands that ask no name server. It is among the options that all other commands take."""
 
 
+def _file_option(name: str, variable: str, what: str, is_root: bool) -> Callable[[Function], Function]:
+    return click.option(
+        name,
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        envvar=variable if is_root else None,
+        help=f"{what} (or {variable})",
+        **_COMMON,
+    )
+
+
 def everywhere(*, is_root: bool = False, has_format: bool = True) -> Callable[[Function], Function]:
     """Add the options that all commands take, before and after their names; `is_root`: for `shadowtree` itself.
 
@@ -109,6 +148,18 @@ def everywhere(*, is_root: bool = False, has_format: bool = True) -> Callable[[F
                     envvar="SHADOWTREE_SERVER" if is_root else None,
                     help="The name server to ask, or the next where it cannot be reached (or SHADOWTREE_SERVER). "
                     f"[default: {DEFAULT_SERVER}]",
+                    **_COMMON,
+                ),
+                _file_option("--ca", "SHADOWTREE_CA", "Authority of the server's organisation: encrypts.", is_root),
+                _file_option("--certificate", "SHADOWTREE_CERTIFICATE", "Your certificate.", is_root),
+                _file_option("--key", "SHADOWTREE_KEY", "The key of your certificate.", is_root),
+                _file_option("--key-file", "SHADOWTREE_KEY_FILE", "File of mode 600 with an API key.", is_root),
+                _file_option("--token-file", "SHADOWTREE_TOKEN_FILE", "File of mode 600 with a token.", is_root),
+                click.option(
+                    "--server-name",
+                    metavar="SUBNET",
+                    envvar="SHADOWTREE_SERVER_NAME" if is_root else None,
+                    help="Subnet that the server owns, if it is not the one that --ca is named after.",
                     **_COMMON,
                 ),
                 *([format_option] if has_format else []),
