@@ -164,8 +164,8 @@ OPEN_TO_OTHERS = (
 
 
 NO_OPERATORS = (
-    "nobody operates this server but by its local socket; name operators in the table `policy`. Groups made before that "
-    "are open to all until `shadowtree policy adopt`"
+    "nobody operates this server but by its local socket: name operators in the table `policy`. Groups without a "
+    "policy are open to all: `shadowtree policy adopt` gives them one"
 )
 
 PASSED_OVER = (signal.SIGUSR1, signal.SIGUSR2)
