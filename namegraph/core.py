@@ -620,9 +620,9 @@ class ServerCore(CoreQueries):
     def _change_peers(self, command: AddPeer | RemovePeer | ConfigurePeer) -> Outcome:
         try:
             match command:
-                case AddPeer(_, subnet, address, origin):
+                case AddPeer(_, subnet, address, origin, trust):
                     before = self.peer_addresses.get(subnet)
-                    self.peers.add(subnet, address)
+                    self.peers.add(subnet, address, trust)
                     facts = {"subnet": subnet, "address": address, "before": before}
                     self.note_event("peer_added", facts, origin, decision=ALLOWED)
                 case RemovePeer(_, subnet, origin):

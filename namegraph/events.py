@@ -109,6 +109,8 @@ class AddPeer:
     subnet: Subnet
     address: str
     origin: Origin = NO_ORIGIN
+    trust: str = ""
+    """Authorities that may vouch for the server, kept unread. Empty to keep those that were given before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.audit_logs import AuditLogCalls
 from nameserver.reads.counting import counted
 from nameserver.snapshots.live_snapshot import STALLED_SECONDS, SnapshotCalls
-from nameserver.transport.identification import identify
+from nameserver.transport.added_peers import AddedPeers
 from nameserver.transport.peer_link import CONNECTED, CONNECTING
 from nameserver.transport.peer_report import PeerReport
 from nameserver.transport.peer_transport import PeerTransport
@@ -44,9 +44,6 @@ from resolver.census import Census
 from shadowtree.v1 import admin_pb2 as messages
 
 _Method: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
-
-SUBNETS_NAMED = 5
-"""Most subnets named in a refusal. A server may own thousands."""
 
 SUSPENDED_LISTED = 1_000
 """Most suspended arcs that are listed. While a server is away, there may be a million."""
@@ -82,6 +79,7 @@ class AdminCalls:
         self._reads = reads
         self._census = census
         self._transport = transport
+        self._added_peers = AddedPeers(transport, transport.trust)
         self._run_loop = run_loop
         self._started_ms, self._started = round(1e3 * time.time()), time.monotonic()
 
@@ -167,9 +165,11 @@ class AdminCalls:
             address = parse_address(request.address, lowest_port=1)
         except InvalidAddressError as error:
             raise refuse(Reason.INVALID_REQUEST, str(error), field="address", address=request.address) from None
-        await self._require_owner(subnet, address)
+        await self._added_peers.require_owner(subnet, address, request.trust)
         before = self._core.peer_addresses.get(subnet)
-        await self._run_loop.carry_out(AddPeer(self._run_loop.new_ticket(), subnet, address, self._origin()))
+        await self._run_loop.carry_out(
+            AddPeer(self._run_loop.new_ticket(), subnet, address, self._origin(), request.trust)
+        )
         message = f"the server of {subnet} is looked for at {address}" + (f", not at {before}" if before else "")
         self._say(logging.INFO, "peer_added", message, subnet=subnet, address=address, **who_asks(current_caller()))
         self._transport.refresh()
@@ -177,51 +177,6 @@ class AdminCalls:
 
     def _origin(self) -> Origin:
         return origin_of(server=self._core.server)
-
-    async def _require_owner(self, subnet: Subnet, address: str) -> None:
-        """Raise `RefusedError` if another server than that of the subnet is at an address, even one of the same name.
-
-        If no server is there yet, the address is accepted, unless the server of the subnet is connected at another one.
-        """
-        found, link = await identify(address), self._transport.link_of_subnet(subnet)
-        if found is None:
-            if link is not None and link.is_connected and link.address != address:
-                raise refuse(
-                    Reason.INVALID_REQUEST,
-                    f"nobody answers at {address}, and the server {link.server} of {subnet} is connected at "
-                    f"{link.address}; nothing was changed",
-                    field="address",
-                    address=address,
-                )
-            return
-        if found.server is None:
-            raise refuse(
-                Reason.INVALID_REQUEST,
-                f"what answers at {address} is not a name server; nothing was changed",
-                field="address",
-                address=address,
-            )
-        if subnet not in found.subnets:
-            owned = ", ".join(found.subnets[:SUBNETS_NAMED])
-            more = f" and {len(found.subnets) - SUBNETS_NAMED} more" if len(found.subnets) > SUBNETS_NAMED else ""
-            raise refuse(
-                Reason.INVALID_REQUEST,
-                f"the server {found.server} at {address} does not own {subnet}, but {owned}{more}; nothing was changed",
-                field="address",
-                address=address,
-                server=found.server,
-            )
-        if link is not None and link.is_connected and link.address != address and link.server is not None:
-            met = self._transport.start_of(link.server)
-            if found.start is not None and found.start != met:
-                raise refuse(
-                    Reason.INVALID_REQUEST,
-                    f"the server {found.server} at {address} is another one than {link.server}, which is connected at "
-                    f"{link.address}; nothing was changed",
-                    field="address",
-                    address=address,
-                    server=found.server,
-                )
 
     async def remove_peer(self, request: messages.RemovePeerRequest, context: Context) -> messages.PeerList:
         """Take a subnet out of the table. With `force`, end all memberships between it and this server first."""

@@ -380,6 +380,7 @@ async def _serve(
     )
     transport.unconfirmed = core.delivery.unconfirmed
     checkpoints = _checkpoint_keeper(settings, core, run_loop, transport)
+    trust.follow_added(lambda: core.peers.trusts)
     filling = AncestryFilling(core=core, reads=reads, run_loop=run_loop)
     with ExitStack() as telemetry:
         clocks, queue = _open(

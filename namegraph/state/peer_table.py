@@ -19,6 +19,7 @@ from namegraph.state.durable_maps import SERVER, SUBNETS, TEXT, DurableMap
 
 ADDRESS = "peer address"
 OWNER = "subnet owner"
+TRUST = "peer trust"
 
 SIGHUP = "SIGHUP (`systemctl reload shadowtree`), which reads it again"
 CHANGE_IT_THERE = f"change it there, and send the server {SIGHUP}"
@@ -31,6 +32,7 @@ class PeerTable:
         """`configured` addresses take precedence over durable ones."""
         self._context = context
         self._added = DurableMap(context.durable, ADDRESS, SUBNETS, TEXT)
+        self._trusts = DurableMap(context.durable, TRUST, SUBNETS, TEXT)
         self._owners = DurableMap(context.durable, OWNER, SUBNETS, SERVER)
         self._configured = dict(configured)
         for subnet, owner in self._owners.items():
@@ -51,8 +53,16 @@ class PeerTable:
         """Addresses of the servers of other subnets, by subnet."""
         return {**self._added, **self._configured}
 
-    def add(self, subnet: Subnet, address: str) -> None:
-        """Add the address of a subnet's server, as an operator says. Raises `RefusedError`."""
+    @property
+    def trusts(self) -> Mapping[Subnet, str]:
+        """Authorities of servers, as operators gave them while this server ran, by subnet."""
+        return self._trusts
+
+    def add(self, subnet: Subnet, address: str, trust: str = "") -> None:
+        """Add the address of a subnet's server, as an operator says. Raises `RefusedError`.
+
+        `trust`: authorities of the server. Empty to keep those that were given before.
+        """
         context = self._context
         self._require_not_own(subnet)
         if subnet in self._configured and self._configured[subnet] != address:
@@ -66,6 +76,8 @@ class PeerTable:
         if context.table.owner_of(subnet) is None:
             self._require_unused(subnet)
         self._added[subnet] = address
+        if trust:
+            self._trusts[subnet] = trust
         context.table.expect(subnet)
 
     def configure(self, subnet: Subnet, address: str) -> None:
@@ -108,6 +120,7 @@ class PeerTable:
         self._require_added(subnet)
         self._require_unused(subnet)
         self._added.pop(subnet, None)
+        self._trusts.pop(subnet, None)
         self._owners.pop(subnet, None)
         server = self._context.table.owner_of(subnet)
         self._context.table.forget(subnet)

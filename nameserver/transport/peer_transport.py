@@ -119,8 +119,7 @@ class PeerTransport:
         self._run_loop = run_loop
         self.unconfirmed: Callable[[ServerId], Unconfirmed | None] = lambda _server: None
         """Callback that returns the messages that a server has not confirmed."""
-        self.release = release
-        self._announced_address = announced_address
+        self.release, self._announced_address = release, announced_address
         self._limits = limits
         self._clock = clock
         self._watches = LivenessTable(limits, clock)
@@ -137,13 +136,14 @@ class PeerTransport:
         """Number of this start. Peers use it to tell two servers of one name apart."""
         self._met: dict[ServerId, Met] = {}
         """Facts that peers reported when they were last met."""
-        self._trust = trust or unprotected()
-        self._beliefs = Beliefs(core, self._trust)
-        self._proofs = ProofWatch(self._trust)
+        self.trust = trust or unprotected()
+        """Proofs of this server and of others."""
+        self._beliefs = Beliefs(core, self.trust)
+        self._proofs = ProofWatch(self.trust)
         self._links = LinkTable(
             core,
             lambda address, subnets: Link(
-                address, subnets, chance=chance, clock=clock, wall_clock=wall_clock, trust=self._trust
+                address, subnets, chance=chance, clock=clock, wall_clock=wall_clock, trust=self.trust
             ),
         )
         self._seekers: dict[Link, asyncio.Task[None]] = {}
@@ -217,7 +217,7 @@ class PeerTransport:
         """Follow the table of subnets and addresses after a change."""
         if self._tasks is None or self.is_closed():
             return
-        self._trust.pins_changed()
+        self.trust.pins_changed()
         gone, new = self._links.follow_table()
         for link in self._links:
             link.follow_trust()
@@ -369,6 +369,10 @@ class PeerTransport:
     def link_of_subnet(self, subnet: Subnet) -> Link | None:
         """Return the link to the server of a subnet of the table."""
         return self._links.to_subnet(subnet)
+
+    def subnets_at(self, address: str) -> tuple[Subnet, ...]:
+        """Return the subnets of the table whose server is expected at an address."""
+        return tuple(subnet for subnet, at in self._core.peer_addresses.items() if at == address)
 
     def start_of(self, peer: ServerId) -> int | None:
         """Return the number of the start of a peer, as it was last met."""

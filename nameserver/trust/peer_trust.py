@@ -335,6 +335,12 @@ class PeerTrust:
         if pinned is None:
             return Unbelieved(f"no authority is pinned for {', '.join(subnets[:3])}")
         subnet, bundle = pinned
+        return await self.see_with(bundle, address, subnet)
+
+    async def see_with(
+        self, bundle: Bundle, address: str, subnet: Subnet
+    ) -> PeerIdentity | NotAuthentic | Unbelieved | NoAnswer:
+        """Do as `see`, for the server of a subnet, with authorities that need not be pinned yet."""
         seen = await leaf_at(address, host_of(subnet), bundle)
         if not isinstance(seen, SeenLeaf):
             return seen

@@ -474,9 +474,9 @@ def peers() -> UnaryCall[results.PeerList]:
     return UnaryCall("ListPeers", admin_pb2.ListPeersRequest(), answers.read_peers)
 
 
-def add_peer(subnet: SubnetName, address: Address) -> UnaryCall[results.PeerList]:
+def add_peer(subnet: SubnetName, address: Address, *, trust: str) -> UnaryCall[results.PeerList]:
     """Tell a server the address of the server of another subnet."""
-    request = message_of(admin_pb2.AddPeerRequest, subnet=subnet, address=address)
+    request = message_of(admin_pb2.AddPeerRequest, subnet=subnet, address=address, trust=trust)
     return UnaryCall("AddPeer", request, answers.read_peers)
 
 

@@ -267,12 +267,14 @@ class ListPeersRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class AddPeerRequest(_message.Message):
-    __slots__ = ("subnet", "address")
+    __slots__ = ("subnet", "address", "trust")
     SUBNET_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TRUST_FIELD_NUMBER: _ClassVar[int]
     subnet: str
     address: str
-    def __init__(self, subnet: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    trust: str
+    def __init__(self, subnet: _Optional[str] = ..., address: _Optional[str] = ..., trust: _Optional[str] = ...) -> None: ...
 
 class RemovePeerRequest(_message.Message):
     __slots__ = ("subnet", "force")

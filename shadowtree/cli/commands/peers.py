@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from shadowtree.cli.render.first_few import first_few
 from shadowtree.cli.render.output import is_terminal, print_json, print_lines
+from shadowtree.cli.support.fingerprints import fingerprints_in
 from shadowtree.cli.support.options import Session, everywhere, in_session
 
 if TYPE_CHECKING:
@@ -49,14 +51,25 @@ def peers_command(session: Session, context: click.Context) -> None:
 
 @peers_command.command("add")
 @click.argument("peer", metavar="SUBNET=HOST:PORT")
+@click.option(
+    "--trust",
+    "trust_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The authority that may vouch for it: the ca.pem of its organisation.",
+)
 @everywhere()
 @in_session
-def add_command(session: Session, peer: str) -> None:
+def add_command(session: Session, peer: str, trust_file: Path | None) -> None:
     """Tell the server where that of another subnet is reached. It holds at once, and after a restart.
 
+    With --trust, the server there must prove itself by a certificate of that authority, whose fingerprint is printed
+    first (in a pipe: `authority`, subnet, fingerprint). Compare it with what the other organisation says.
+
     \b
-    Example:
+    Examples:
       shadowtree peers add sfu.example=127.0.0.1:7401
+      shadowtree peers add sfu.example=names.sfu.example:7401 --trust sfu-ca.pem
     """
     from shadowtree.client.channel import UNIX_PREFIX, checked_address
     from shadowtree.errors import InvalidRequest
@@ -69,8 +82,23 @@ def add_command(session: Session, peer: str) -> None:
         address = ""
     if not address:
         raise click.BadParameter(f"{peer!r} is not SUBNET=HOST:PORT", param_hint="SUBNET=HOST:PORT")
+    trust = "" if trust_file is None else _read_authority(trust_file)
     with session.connect() as names:
-        _print_peers(names.add_peer(subnet.strip(), address), session)
+        found = names.add_peer(subnet.strip(), address, trust=trust)
+    if trust and not session.is_json:
+        print_lines(f"authority\t{subnet.strip()}\t{each}" for each in fingerprints_in(trust))
+    _print_peers(found, session)
+
+
+def _read_authority(file: Path) -> str:
+    """Return the text of a file with certificates. The server judges it."""
+    try:
+        text = file.read_text("ascii") if file.is_file() else None
+    except (OSError, UnicodeDecodeError):
+        text = None
+    if text is None or not fingerprints_in(text):
+        raise click.BadParameter(f"{str(file)!r} holds no certificate that can be read", param_hint="--trust")
+    return text
 
 
 @peers_command.command("remove")

@@ -827,10 +827,13 @@ class Client:
         return await self._call(calls.peers(), timeout)
 
     async def add_peer(
-        self, subnet: SubnetName, address: Address, *, timeout: Seconds | None = None
+        self, subnet: SubnetName, address: Address, *, trust: str = "", timeout: Seconds | None = None
     ) -> results.PeerList:
-        """Tell the server the address of another subnet's server, effective at once and after a restart."""
-        return await self._call(calls.add_peer(subnet, address), timeout)
+        """Tell the server the address of another subnet's server, effective at once and after a restart.
+
+        `trust`: authorities that may vouch for that server, as PEM certificates. Empty to keep those given before.
+        """
+        return await self._call(calls.add_peer(subnet, address, trust=trust), timeout)
 
     async def remove_peer(
         self, subnet: SubnetName, force: bool = False, *, timeout: Seconds | None = None

@@ -821,9 +821,14 @@ class Client:
         """Return the other servers that the server knows, and the state of the connections with them."""
         return self._call(calls.peers(), timeout)
 
-    def add_peer(self, subnet: SubnetName, address: Address, *, timeout: Seconds | None = None) -> results.PeerList:
-        """Tell the server the address of another subnet's server, effective at once and after a restart."""
-        return self._call(calls.add_peer(subnet, address), timeout)
+    def add_peer(
+        self, subnet: SubnetName, address: Address, *, trust: str = "", timeout: Seconds | None = None
+    ) -> results.PeerList:
+        """Tell the server the address of another subnet's server, effective at once and after a restart.
+
+        `trust`: authorities that may vouch for that server, as PEM certificates. Empty to keep those given before.
+        """
+        return self._call(calls.add_peer(subnet, address, trust=trust), timeout)
 
     def remove_peer(
         self, subnet: SubnetName, force: bool = False, *, timeout: Seconds | None = None

@@ -1,9 +1,13 @@
 """Servers meet over mutual TLS: each proves by a certificate of the pinned authority that it owns its subnets."""
 
+import re
 from datetime import UTC, datetime, timedelta
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from shadowtree import Client
+from shadowtree.errors import InvalidRequest
 from tests.certificates import Authority
 from tests.federation import Federation
 from tests.integration.nameserver.server_process import wait_until
@@ -19,6 +23,13 @@ def federation(tmp_path):
 def two(tmp_path):
     with Federation(tmp_path, "a.example", "b.example") as found:
         yield found
+
+
+@pytest.fixture
+def socket():
+    """Address of a local socket: the path of a test's folder may be too long for one."""
+    with TemporaryDirectory() as folder:
+        yield f"unix:{folder}/operators"
 
 
 def now():
@@ -94,3 +105,42 @@ def test_a_certificate_that_expires_ends_the_session_and_is_named(two):
     wait_until(two.are_connected, "a session")
     assert "this server cannot prove itself" in state_of(two, "b.example", "a.example")
     assert "certificate has expired" in state_of(two, "a.example", "b.example")
+
+
+def test_an_authority_given_while_a_server_runs_holds_at_once_and_after_a_restart(two):
+    ca = two.organisations["b.example"].ca.read_text()
+    a = two.start("a.example", peers={})
+    two.start("b.example")
+    client = two.clients["a.example"]
+    client.add_peer("b.example", two.address("b.example"), trust=ca)
+    wait_until(two.are_connected, "a session")
+    a.end()
+    a.start()
+    wait_until(two.are_connected, "a session after the restart")
+    assert {peer.protocol_version for peer in client.peers().peers} == {8}
+
+
+@pytest.mark.parametrize(
+    ("trust", "why"),
+    [
+        ("", "pin its authority, by `shadowtree peers add b.example=192.0.2.1:7401 --trust FILE`"),
+        ("nonsense", "the authority is of no use: it holds no certificate in PEM form"),
+        ("own certificate", "is not that of an authority"),
+    ],
+)
+def test_a_peer_elsewhere_is_not_added_without_a_good_authority(two, socket, trust, why):
+    two.start("a.example", peers={}, insecure_listen_on_a_public_address=False, listen_local=socket)
+    trust = two.organisations["a.example"].certificate.read_text() if trust == "own certificate" else trust
+    with Client(socket) as operator, pytest.raises(InvalidRequest, match=re.escape(why)):
+        operator.add_peer("b.example", "192.0.2.1:7401", trust=trust)
+
+
+def test_another_server_is_not_added_and_is_named(federation):
+    for name in ("a.example", "b.example"):
+        federation.start(name, peers={})
+    ca = federation.organisations["c.example"].ca.read_text()
+    with pytest.raises(
+        InvalidRequest, match=r"shows the certificate sha256:.* of b\.example, of the issuer 'CN=b\.exa"
+    ):
+        federation.clients["a.example"].add_peer("c.example", federation.address("b.example"), trust=ca)
+    assert not federation.clients["a.example"].peers().peers
