@@ -204,7 +204,7 @@ class Servers(NamedTuple):
         await asyncio.gather(*(server.stop(grace) for server in self.all))
 
 
-class Addresses(NamedTuple):
+class ListenedAddresses(NamedTuple):
     """Addresses that take calls, with the numbers of their ports."""
 
     public: str
@@ -308,7 +308,7 @@ async def serve_until(
             say(logging.WARNING, "open_to_others", OPEN_TO_OTHERS.format(address=settings.listen))
         threads = Threads(database=worker, long_steps=stepper)
         try:
-            _require_own_certificate(trust, core.server)
+            _begin_trust(trust, core)
             if trust.is_protected and not settings.policy.operators:
                 say(logging.WARNING, "no_operators", NO_OPERATORS)
             # The lock of the database is held now, so no other server uses the default place of the socket.
@@ -322,7 +322,7 @@ async def serve_until(
                 planned_end,
                 reloading,
                 trust,
-                Addresses(address, mutual, local_socket),
+                ListenedAddresses(address, mutual, local_socket),
                 announce,
             )
         finally:
@@ -340,7 +340,7 @@ async def _serve(
     planned_end: PlannedEnd,
     reloading: SettingsReload,
     trust: PeerTrust,
-    addresses: Addresses,
+    addresses: ListenedAddresses,
     announce: Callable[[str], None],
 ) -> int:
     health = Health((NAME_SERVICE, DELIVERY_SERVICE, ADMIN_SERVICE))
@@ -380,7 +380,6 @@ async def _serve(
     )
     transport.unconfirmed = core.delivery.unconfirmed
     checkpoints = _checkpoint_keeper(settings, core, run_loop, transport)
-    trust.follow_added(lambda: core.peers.trusts)
     filling = AncestryFilling(core=core, reads=reads, run_loop=run_loop)
     with ExitStack() as telemetry:
         clocks, queue = _open(
@@ -773,15 +772,16 @@ def _asked_of_names(
     return names, questions, check
 
 
-def _require_own_certificate(trust: PeerTrust, server: ServerId) -> None:
-    """Raise `StartError` if the certificate of the settings is that of another server than the database."""
+def _begin_trust(trust: PeerTrust, core: Server) -> None:
+    """Take the authorities of the database. Raise `StartError` if the certificate is that of another server."""
     try:
-        trust.require_name(server)
+        trust.require_name(core.server)
     except TrustFileError as error:
         raise StartError(str(error)) from None
+    trust.follow_added(lambda: core.peers.trusts)
 
 
-def _tell_serving(announce: Callable[[str], None], core: Server, addresses: Addresses) -> None:
+def _tell_serving(announce: Callable[[str], None], core: Server, addresses: ListenedAddresses) -> None:
     address, mutual, local_socket = addresses
     announce(_line(core, address))
     say(logging.INFO, "serving", f"calls are accepted on {address}", listen=address, revision=core.revision)

@@ -102,6 +102,13 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+class UnknownServers(StrEnum):
+    """Use of what peers tell of servers that the table of peers lacks."""
+
+    ALLOW = "allow"
+    REFUSE = "refuse"
+
+
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     """Settings of the log, which may change while a server runs."""
@@ -182,6 +189,11 @@ class Settings:
     revoked: Annotated[
         frozenset[str], fingerprints_in, "Fingerprints of certificates, or of their keys, that prove nothing."
     ] = frozenset()
+    unknown: Annotated[
+        UnknownServers | None,
+        WordReader(UnknownServers),
+        "What becomes of updates that name subnets of servers unknown here; else refuse, or allow with `tls`.",
+    ] = None
     insecure_listen_on_a_public_address: Annotated[
         bool, truth_in, "Take and make connections in plain text with other machines, too."
     ] = False
@@ -262,6 +274,12 @@ class Settings:
     def peer_addresses(self) -> dict[Subnet, str]:
         """Address of each peer."""
         return {subnet: peer.address for subnet, peer in self.peers.items()}
+
+    @property
+    def refuses_unknown(self) -> bool:
+        """True if no update may name a subnet of a server that only other servers know."""
+        # Other organisations could refuse updates here by naming servers that are not there.
+        return self.tls is None if self.unknown is None else self.unknown is UnknownServers.REFUSE
 
     @property
     def is_listening_in_plain_text(self) -> bool:

@@ -9,12 +9,13 @@ Source: docs/glossary.md, "Names and who owns them" (home).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from enum import Enum
 
 from namegraph import Reason, RefusedError, ServerId, Subnet, refuse
 from nameserver.session.handshake_policy import SubnetKnowledge
 from nameserver.transport.peer_directory import PeerDirectory
+from nameserver.transport.peer_gossip import HeardOwner
 
 
 class OwnerKind(Enum):
@@ -92,13 +93,25 @@ class Routing:
         heard = self._directory.heard_owners().get(Subnet(name[name.find("@") + 1 :].lower()))
         return None if heard is None else heard.server
 
+    @property
+    def refuses_no_update(self) -> bool:
+        """True if no update is refused for a subnet that the table here lacks."""
+        return not self._directory.owners_that_refuse()
+
+    def require_named(self, name: str) -> None:
+        """Raise `RefusedError` (UNAVAILABLE) if no update may name the subnet of a name, or a subnet."""
+        self._require(name, self._directory.owners_that_refuse(), ())
+
     def require_listed(self, name: str, *, unreachable: Iterable[str] = ()) -> None:
         """Raise `RefusedError` (UNAVAILABLE) if the table here lacks the subnet of a name, or a subnet.
 
         `unreachable`: other servers that could not be asked.
         """
+        self._require(name, self._directory.heard_owners(), unreachable)
+
+    def _require(self, name: str, owners: Mapping[Subnet, HeardOwner], unreachable: Iterable[str]) -> None:
         subnet = Subnet(name[name.find("@") + 1 :].lower())
-        heard = self._directory.heard_owners().get(subnet)
+        heard = owners.get(subnet)
         if heard is not None:
             raise refuse(
                 Reason.UNAVAILABLE,

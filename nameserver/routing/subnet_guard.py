@@ -38,18 +38,18 @@ class SubnetGuard:
 
         An update that was answered before passes, and is answered again.
         """
-        if self._routing.knows_all_that_was_heard or self._core.has_answered(request_id):
+        if self._routing.refuses_no_update or self._core.has_answered(request_id):
             return
         for operation in operations:
             for name in self._named(operation):
-                self._routing.require_listed(subnet_of(name))
+                self._routing.require_named(subnet_of(name))
 
     def require_for_import(self, command: ImportCommand) -> None:
         """Do as `require_for`, for a whole graph."""
-        if self._routing.knows_all_that_was_heard or self._core.has_answered(command.request_id):
+        if self._routing.refuses_no_update or self._core.has_answered(command.request_id):
             return
         for subnet in subnets_in(command):
-            self._routing.require_listed(subnet)
+            self._routing.require_named(subnet)
 
     def _named(self, operation: Operation) -> tuple[NodeId, ...]:
         known = self._core.graph.index

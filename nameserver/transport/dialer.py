@@ -42,6 +42,9 @@ class Talks(Protocol):
     def report_ending(self, link: Link, ending: Ending) -> None:
         """Note the end of a session over a link, or of an attempt to open one."""
 
+    def is_outdated(self, link: Link) -> bool:
+        """Return True if the session that was dialled over a link rests on an earlier certificate or authority."""
+
     async def until_change(self) -> None:
         """Wait until some link or session changes."""
 
@@ -75,6 +78,7 @@ class Dialer:
         async with asyncio.TaskGroup() as attempts:
             attempts.create_task(self._dial_for_ever(link))
             attempts.create_task(self._tunnel_for_ever(link))
+            attempts.create_task(self._renew_for_ever(link))
 
     async def _dial_for_ever(self, link: Link) -> None:
         try:
@@ -87,6 +91,17 @@ class Dialer:
                     await self._pause(lambda: link.is_direct, link.backoff.next_pause_seconds())
         finally:
             await link.close()
+
+    async def _renew_for_ever(self, link: Link) -> None:
+        """Dial beside a session whose certificates were renewed. The new session takes its place, and no call waits."""
+        backoff = Backoff(self._chance)
+        while not self._talks.is_closed():
+            if not self._talks.is_outdated(link):
+                backoff.reset()
+                await self._talks.until_change()
+                continue
+            await self._dial(link)
+            await self._pause(lambda: not self._talks.is_outdated(link), backoff.next_pause_seconds())
 
     async def _tunnel_for_ever(self, link: Link) -> None:
         """Open a tunnel, while there is no other way."""

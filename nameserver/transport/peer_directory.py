@@ -55,12 +55,16 @@ class PeerDirectory:
         return self._transport.unheard()
 
     def unknown_here(self) -> list[ServerId]:
-        """Return the servers that other servers know and this server does not, sorted."""
-        return [each.server for each in self._transport.unknown_here()]
+        """Return the servers that believed servers know and this server does not, sorted."""
+        return self._transport.missing_here()
 
     def heard_owners(self) -> Mapping[Subnet, HeardOwner]:
         """Return the owners of subnets that other servers know and this server does not."""
         return self._transport.heard_owners()
+
+    def owners_that_refuse(self) -> Mapping[Subnet, HeardOwner]:
+        """Return the owners of subnets that no update here may name."""
+        return self._transport.owners_that_refuse()
 
     @property
     def comebacks(self) -> int:

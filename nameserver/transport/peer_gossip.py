@@ -2,14 +2,14 @@
 
 An unknown server may know memberships of foreign processes. Answers here lack these memberships, and must say so. A
 name of an unknown subnet looks like that of a foreign process. If it were joined here as one, its home would not know
-of the arc. No update may therefore name it, and no definite answer is given about it.
+of the arc. No definite answer is given about it, and no update may name it where the settings say so (`unknown`).
 
 Source: docs/protocol-partitions.md, "Who is missing".
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import islice
 
@@ -57,14 +57,25 @@ def servers_known(known: SubnetKnowledge) -> tuple[KnownServer, ...]:
 class PeerGossip:
     """Servers that each other server reports to know. Call `look` once the table here has changed."""
 
-    def __init__(self, known: SubnetKnowledge) -> None:
+    def __init__(
+        self, known: SubnetKnowledge, organisation_of: Callable[[ServerId], object | None] = lambda _server: None
+    ) -> None:
+        """`organisation_of`: returns what tells the organisations of two servers apart. None for a believed server."""
         self._known = known
+        self._organisation_of = organisation_of
         self._told: dict[ServerId, tuple[KnownServer, ...]] = {}
         """Reported servers, by reporting server. Each server also reports its own subnets."""
         self.unknown: list[HeardServer] = []
         """Servers that other servers know and the table here lacks, not even by the address of one subnet. Sorted."""
-        self.owners: dict[Subnet, HeardOwner] = {}
+        self.missing: list[ServerId] = []
+        """Those of `unknown` that a believed server knows, or servers of two organisations."""
+        self.owners_told: dict[Subnet, HeardOwner] = {}
         """Owners of the subnets that other servers know and this server does not."""
+        self.owners: dict[Subnet, HeardOwner] = {}
+        """Those of `owners_told` that a believed server tells, or servers of two organisations.
+
+        One organisation alone could make answers uncertain, by naming servers that are not there.
+        """
 
     def take(self, sender: ServerId, subnets: tuple[Subnet, ...], known: tuple[KnownServer, ...]) -> None:
         """Take a server's report of its own subnets, and of the servers that it knows."""
@@ -95,15 +106,21 @@ class PeerGossip:
             HeardServer(server, tuple(sorted(its_subnets)), tuple(known_to[server]))
             for server, its_subnets in sorted(subnets.items())
         ]
+        self.missing = [heard.server for heard in self.unknown if self._is_credible(heard.known_to)]
 
     def _look_for_subnets(self) -> None:
         addresses, own = self._known.peer_addresses, self._known.server
-        self.owners = {}
+        self.owners_told = {}
         for sender, known in sorted(self._told.items()):
             for server, its_subnets in known:
                 for subnet in its_subnets:
                     if server == own or subnet in addresses or self._known.owner_of(subnet) is not None:
                         continue
-                    heard = self.owners.get(subnet, HeardOwner(server, ()))
+                    heard = self.owners_told.get(subnet, HeardOwner(server, ()))
                     if heard.server == server:
-                        self.owners[subnet] = HeardOwner(server, (*heard.said_by, sender))
+                        self.owners_told[subnet] = HeardOwner(server, (*heard.said_by, sender))
+        self.owners = {subnet: heard for subnet, heard in self.owners_told.items() if self._is_credible(heard.said_by)}
+
+    def _is_credible(self, told_by: tuple[ServerId, ...]) -> bool:
+        organisations = {self._organisation_of(server) for server in told_by}
+        return None in organisations or len(organisations) > 1

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
@@ -27,6 +26,7 @@ from msgspec import structs
 
 from delivery.origin.backlogs import Unconfirmed
 from namegraph import (
+    MUTUAL_TLS_VERSION,
     Checkpoint,
     CheckpointCame,
     Lane,
@@ -43,6 +43,7 @@ from nameserver.detector.liveness import Life
 from nameserver.detector.liveness_table import LivenessTable
 from nameserver.detector.phi import DetectorLimits
 from nameserver.detector.write_health import Writing
+from nameserver.driver.start_number import start_number
 from nameserver.session.durable_outbox import DurableOutbox
 from nameserver.session.frames import Goodbye, GoodbyeReason, Hello, ToldCheckpoint
 from nameserver.session.handshake_policy import judge
@@ -115,8 +116,7 @@ class PeerTransport:
         `say`: writes a line for operators. `report_stranger`: reports a refused connection. None to use `say`.
         `release` and `announced_address`: values of `Hello`.
         """
-        self._core = core
-        self._run_loop = run_loop
+        self._core, self._run_loop = core, run_loop
         self.unconfirmed: Callable[[ServerId], Unconfirmed | None] = lambda _server: None
         """Callback that returns the messages that a server has not confirmed."""
         self.release, self._announced_address = release, announced_address
@@ -126,20 +126,20 @@ class PeerTransport:
         self._writing = Writing(limits.acceptable_pause_seconds)
         self._complaints = Complaints(say)
         self._strangers = Strangers(report_stranger or (lambda stranger: say(stranger.line)), clock)
-        self._hearsay = PeerGossip(core)
         self._told_known = servers_known(core)
         """Servers met here, as the peers with an open session know or are being told."""
         self._faults = FaultCounts()
         self._outboxes = {lane: DurableOutbox(core.channels_of(lane), run_loop) for lane in Lane}
         self._numbers = SessionNumbers()
-        self.start = secrets.randbits(64) or 1
-        """Number of this start. Peers use it to tell two servers of one name apart."""
+        self.start = start_number()
+        """Number of this start, higher than those before. Peers use it to tell two servers of one name apart."""
         self._met: dict[ServerId, Met] = {}
         """Facts that peers reported when they were last met."""
         self.trust = trust or unprotected()
         """Proofs of this server and of others."""
         self._beliefs = Beliefs(core, self.trust)
         self._proofs = ProofWatch(self.trust)
+        self._hearsay = PeerGossip(core, self.trust.organisation_of)
         self._links = LinkTable(
             core,
             lambda address, subnets: Link(
@@ -319,9 +319,17 @@ class PeerTransport:
         """Return the servers that other servers know and this server does not, sorted."""
         return self._hearsay.unknown
 
+    def missing_here(self) -> list[ServerId]:
+        """Return the servers of `unknown_here` whose answers are missing, as believed servers tell."""
+        return self._hearsay.missing
+
     def heard_owners(self) -> Mapping[Subnet, HeardOwner]:
-        """Return the owners of subnets that other servers know and this server does not."""
+        """Return the owners of subnets that other servers know and this server does not, as believed servers tell."""
         return self._hearsay.owners
+
+    def owners_that_refuse(self) -> Mapping[Subnet, HeardOwner]:
+        """Return the owners of subnets that no update here may name."""
+        return self._hearsay.owners_told if self.trust.refuses_unknown else {}
 
     def others(self) -> list[ServerId]:
         """Return all other servers that were met, sorted."""
@@ -472,7 +480,7 @@ class PeerTransport:
         )
 
     def _judge(self, hello: Hello, link: Link | None, address: str, proof: SessionProof) -> Goodbye | None:
-        unproven = judge_proof(proof, hello)
+        unproven = judge_proof(proof, hello) or self._earlier_start(hello, proof)
         if link is not None:
             refusal = unproven or judge(hello, self._core, expected=link.subnets)
             return refusal or self._not_taken_back(hello) or self._going_back.judge(hello)
@@ -481,6 +489,17 @@ class PeerTransport:
             self._refused_caller(hello, refusal, address)
             return refusal
         return self._not_taken_back(hello) or self._going_back.judge(hello)
+
+    def _earlier_start(self, hello: Hello, proof: SessionProof) -> Goodbye | None:
+        """Return the goodbye for a server that has proven itself, while a later start of it is connected.
+
+        Starts of servers that do not prove themselves may be random numbers, of the previous release.
+        """
+        rival = self._open.get(hello.server)
+        later = None if rival is None else rival.session.hello
+        if later is None or proof.oldest_version < MUTUAL_TLS_VERSION or hello.start >= later.start:
+            return None
+        return Goodbye(GoodbyeReason.REPLACED, f"a later start of {hello.server} is connected")
 
     def _not_taken_back(self, hello: Hello) -> Goodbye | None:
         """Return the answer to a server that let this one wait for too long, while it is not taken back."""
@@ -628,6 +647,14 @@ class PeerTransport:
         if ending.reason is not None and ending.reason.is_refusal:
             self._complaints.say_once(link.address, ending.reason, f"no connection with {link.address}: {link.state}")
         self._notify()
+
+    def is_outdated(self, link: Link) -> bool:
+        """Return True if the session that was dialled over a link rests on an earlier certificate or authority."""
+        server = self._links.server_of(link)
+        conversation = None if server is None else self._open.get(server)
+        if conversation is None or self._conversations.get(conversation) is not link or conversation.via is not None:
+            return False
+        return self._proofs.is_outdated(conversation, link)
 
     def _mark_connected(self, conversation: SessionRunner) -> None:
         hello = conversation.session.hello

@@ -55,6 +55,11 @@ class ProofWatch:
         """Return the goodbye for a session whose proof does not hold any more. None if it holds."""
         return judge_proof(self._proofs[session], hello)
 
+    def is_outdated(self, session: SessionRunner, link: Link) -> bool:
+        """Return True if a dialled session goes over a channel of earlier facts than that of its link."""
+        proof = self._proofs.get(session)
+        return isinstance(proof, DialledProof) and proof.credential != link.credential
+
     def look(self, sessions: Iterable[SessionRunner]) -> None:
         """End open sessions whose proof does not hold any more, and let dialled servers show their certificates."""
         self._trust.look_at_clocks()

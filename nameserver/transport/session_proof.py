@@ -18,7 +18,7 @@ from nameserver.session.frames import Goodbye, GoodbyeReason, Hello
 from nameserver.transport.peer_link import Link
 from nameserver.transport.peer_streams import StreamBrokenError
 from nameserver.trust.identities import Identity, NotAuthentic, PeerIdentity
-from nameserver.trust.peer_trust import PeerTrust
+from nameserver.trust.peer_trust import Credential, PeerTrust
 from nameserver.trust.seen_leaf import NoAnswer, Unbelieved
 
 SEEN_AGAIN_SECONDS = 60.0
@@ -134,7 +134,9 @@ class DialledProof:
         """`address`: where the channel leads: that of the server, or of the socket of a tunnel to it."""
         self._trust = trust
         self._address, self._subnets = address, link.subnets
-        self._credential = link.credential
+        self.credential = link.credential
+        """Facts on which the channel of the session depends."""
+        self._seen_with: Credential | None = None
         self._clock = clock
         self._why_not: str | None = NOT_SEEN
         self._seen_at = float("-inf")
@@ -142,14 +144,16 @@ class DialledProof:
     @property
     def is_due(self) -> bool:
         """True if the server is to show its certificate again."""
-        return self._clock() - self._seen_at >= SEEN_AGAIN_SECONDS
+        now_pinned, seen_with = self._trust.credential_for(self._subnets), self._seen_with
+        is_other = now_pinned is not None and seen_with is not None and now_pinned.bundle != seen_with.bundle
+        return is_other or self._clock() - self._seen_at >= SEEN_AGAIN_SECONDS
 
     async def gather(self, hello: Hello) -> None:
         """Let the server show its certificate. A server that is out of reach later is believed as before.
 
         Raises `StreamBrokenError` if it is out of reach the first time.
         """
-        self._seen_at = self._clock()
+        self._seen_at, self._seen_with = self._clock(), self._trust.credential_for(self._subnets)
         seen = await self._trust.see(self._address, self._subnets)
         match seen:
             case PeerIdentity():
@@ -165,8 +169,8 @@ class DialledProof:
     def fault(self, hello: Hello) -> str | None:
         """Return a reason as `SessionProof` defines."""
         del hello
-        if self._credential != self._trust.credential_for(self._subnets):
-            return "the authorities pinned for the server have changed"
+        if self._trust.credential_for(self._subnets) is None:
+            return f"no authority is pinned any more for {', '.join(self._subnets[:3])}"
         return self._why_not
 
 

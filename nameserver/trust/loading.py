@@ -35,6 +35,10 @@ class TrustSettings(Protocol):
         """Fingerprints of certificates and keys that prove nothing."""
 
     @property
+    def refuses_unknown(self) -> bool:
+        """True if no update may name a subnet of a server that only other servers know."""
+
+    @property
     def insecure_listen_on_a_public_address(self) -> bool:
         """True if plain text is allowed with other machines."""
 

@@ -38,9 +38,12 @@ from nameserver.trust.loading import TrustSettings, load_trust_files
 from nameserver.trust.own_certificate import OwnCertificate
 from nameserver.trust.pins import Pins
 from nameserver.trust.seen_leaf import NoAnswer, SeenLeaf, Unbelieved, leaf_at
-from nameserver.trust.verdicts import Verdicts
+from nameserver.trust.verdicts import CertificateVerdicts
 
 ChannelOptions = Sequence[tuple[str, Any]]
+
+_NOT_PINNED = "not pinned"
+"""Organisation of all servers for which no authority is pinned."""
 
 _NOBODY = Subnet("nobody.invalid")
 """Name of an authority whose key is thrown away: gRPC demands one, also while no authority is pinned."""
@@ -63,6 +66,7 @@ class _KeptSettings:
     revoked: frozenset[str] = frozenset()
     insecure_listen_on_a_public_address: bool = True
     listen_mutual: str | None = None
+    refuses_unknown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,9 @@ class PeerTrust:
         """Last complaint about files that are of no use. Empty while all are good."""
         self._warned_at = float("-inf")
         self._clock = clock
-        self._verdicts = Verdicts(self._bundle_for, revoked=lambda: self._revoked, clock=clock, wall_clock=wall_clock)
+        self._verdicts = CertificateVerdicts(
+            self._bundle_for, revoked=lambda: self._revoked, clock=clock, wall_clock=wall_clock
+        )
         self._nobody = Bundle((make_authority(_NOBODY, new_key(), at=self._now()),))
         self._at_ports: _AtPorts | None = None
         """Proofs at the ports. None for a server without a certificate."""
@@ -202,6 +208,7 @@ class PeerTrust:
             settings.revoked,
             kept.insecure_listen_on_a_public_address,
             kept.listen_mutual,
+            kept.refuses_unknown,
         )
         if not self.take_files():
             self._settings = kept
@@ -317,6 +324,18 @@ class PeerTrust:
     def takes_plain_text(self) -> bool:
         """True if other servers may come in plain text."""
         return self._files.own is None or self._settings.insecure_listen_on_a_public_address
+
+    @property
+    def refuses_unknown(self) -> bool:
+        """True if no update may name a subnet of a server that only other servers know."""
+        return self._settings.refuses_unknown
+
+    def organisation_of(self, server: ServerId) -> str | None:
+        """Return what tells the organisation of a server apart. None for one that is believed like this server."""
+        if self.believes((Subnet(server),)):
+            return None
+        bundle = self._pins.of(Subnet(server))
+        return _NOT_PINNED if bundle is None else ",".join(bundle.fingerprints)
 
     def credential_for(self, subnets: Sequence[Subnet]) -> Credential | None:
         """Return what a channel to the server of some subnets depends on. None for plain text."""

@@ -45,7 +45,7 @@ class _Sent(NamedTuple):
     between: tuple[x509.Certificate, ...]
 
 
-class Verdicts:
+class CertificateVerdicts:
     """Verdicts on certificates, each remembered for a minute."""
 
     def __init__(

@@ -58,6 +58,9 @@ class FakeDirectory:
     def heard_owners(self):
         return {}
 
+    def owners_that_refuse(self):
+        return {}
+
     comebacks = 0
 
     def is_coming_back(self, server):

@@ -66,6 +66,7 @@ def test_the_time_of_day_is_read_only_to_be_shown():
         "nameserver/start_check.py",
         "nameserver/telemetry/clock_watch.py",
         "nameserver/telemetry/state_metrics.py",
+        "nameserver/transport/added_peers.py",
         "nameserver/transport/peer_transport.py",
         "nameserver/trust/peer_trust.py",
         "shadowtree/cli/commands/certs.py",

@@ -3,9 +3,15 @@
 import re
 from datetime import UTC, datetime, timedelta
 from tempfile import TemporaryDirectory
+from threading import Event, Thread
 
+import grpc
 import pytest
 
+from namegraph import MUTUAL_TLS_VERSION
+from nameserver.session.frames import Goodbye, GoodbyeReason, Hello, decode, encode
+from nameserver.transport.peer_streams import DialledStream
+from nameserver.trust.leaves import fingerprint_of
 from shadowtree import Client
 from shadowtree.errors import InvalidRequest
 from tests.certificates import Authority
@@ -104,7 +110,7 @@ def test_a_certificate_that_expires_ends_the_session_and_is_named(two):
     two.start("b.example")
     wait_until(two.are_connected, "a session")
     assert "this server cannot prove itself" in state_of(two, "b.example", "a.example")
-    assert "certificate has expired" in state_of(two, "a.example", "b.example")
+    assert "expired" in state_of(two, "a.example", "b.example")
 
 
 def test_an_authority_given_while_a_server_runs_holds_at_once_and_after_a_restart(two):
@@ -144,3 +150,96 @@ def test_another_server_is_not_added_and_is_named(federation):
     ):
         federation.clients["a.example"].add_peer("c.example", federation.address("b.example"), trust=ca)
     assert not federation.clients["a.example"].peers().peers
+
+
+async def hello_of(federation, issued, *, server, start, to="a.example"):
+    """Greet a server with a certificate; return the channel, the stream, and the first frame of the answer."""
+    roots = federation.organisations[to].authority.pem
+    credentials = grpc.ssl_channel_credentials(roots, issued.key_pem, issued.pem)
+    options = (("grpc.ssl_target_name_override", f"shadowtree.{to}"), ("grpc.use_local_subchannel_pool", 1))
+    channel = grpc.aio.secure_channel(federation.address(to), credentials, options=options)
+    stream = DialledStream(channel)
+    await stream.write(encode(Hello(MUTUAL_TLS_VERSION, server, (server,), start, 1, ())))
+    return channel, stream, decode(await stream.read())
+
+
+async def test_no_certificate_but_its_own_displaces_a_session_and_no_earlier_start_does(federation):
+    for name in ("a.example", "b.example"):
+        federation.start(name)
+    wait_until(lambda: federation.states("a.example")["b.example"] == "connected", "a session")
+    c = federation.organisations["c.example"].authority
+    b = federation.organisations["b.example"].authority
+    for issued, server, start, reason, why in (
+        (c.server("c.example"), "b.example", 2**63, GoodbyeReason.NOT_AUTHENTIC, "not that of b.example"),
+        (c.server("b.example"), "b.example", 2**63, GoodbyeReason.NOT_AUTHENTIC, "no authority pinned for b.example"),
+        (b.user("ann@b.example"), "b.example", 2**63, GoodbyeReason.NOT_AUTHENTIC, "the user ann@b.example"),
+        (b.server("b.example"), "b.example", 1, GoodbyeReason.REPLACED, "a later start of b.example is connected"),
+    ):
+        channel, _, answer = await hello_of(federation, issued, server=server, start=start)
+        assert isinstance(answer, Goodbye)
+        assert (answer.reason, why in answer.message) == (reason, True), answer
+        await channel.close()
+    assert federation.states("a.example")["b.example"] == "connected"
+
+
+async def test_a_caller_without_a_certificate_gets_no_connection_for_peers(two):
+    two.start("a.example")
+    credentials = grpc.ssl_channel_credentials(two.organisations["a.example"].authority.pem)
+    options = (("grpc.ssl_target_name_override", "shadowtree.a.example"),)
+    async with grpc.aio.secure_channel(two.address("a.example"), credentials, options=options) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_unary("/shadowtree.v1.PeerService/Identify")(b"", timeout=5)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_certificates_and_keys_change_under_load_and_no_call_fails(two, monkeypatch):
+    monkeypatch.setattr("nameserver.trust.peer_trust.LOOK_SECONDS", 0.2)
+    two.start_all()
+    wait_until(two.are_connected, "sessions")
+    a, b = two.clients.values()
+    b.create_group("staff@b.example")
+    failures, done, is_over = [], [0], Event()
+
+    def load(client, member):
+        number = 0
+        while not is_over.is_set():
+            number += 1
+            try:
+                client.join("staff@b.example", f"{member}{number}@a.example")
+                assert client.check("staff@b.example", f"{member}{number}@a.example")
+            except Exception as error:  # noqa: BLE001
+                failures.append(error)
+            done[0] += 1
+
+    callers = [Thread(target=load, args=(client, member)) for client, member in ((a, "x"), (b, "y"))]
+    for caller in callers:
+        caller.start()
+    fingerprints = set()
+    for _ in range(3):
+        before = done[0]
+        for organisation in two.organisations.values():
+            fingerprints.add(fingerprint_of(organisation.issue().certificate))
+        wait_until(lambda before=before: done[0] > before + 40, "calls after a change")
+    wait_until(two.are_connected, "sessions after the changes")
+    is_over.set()
+    for caller in callers:
+        caller.join()
+    assert failures == [], [(error.facts, error.message) for error in failures]
+    assert len(fingerprints) == 6
+
+
+def test_files_of_no_use_change_nothing_until_they_are_good(two, monkeypatch, caplog):
+    monkeypatch.setattr("nameserver.trust.peer_trust.LOOK_SECONDS", 0.1)
+    two.start_all()
+    wait_until(two.are_connected, "sessions")
+    b = two.organisations["b.example"]
+    good = b.key.read_bytes()
+    b.key.write_text("nonsense")
+    wait_until(lambda: "what they held before goes on" in caplog.text, "a warning")
+    assert two.are_connected()
+    b.key.write_bytes(good)
+    issued = b.issue()
+    wait_until(lambda: "another certificate of this server is in force" in caplog.text, "the change")
+    wait_until(two.are_connected, "sessions")
+    assert caplog.text.count("what they held before goes on") == 1
+    assert issued.pem == b.certificate.read_bytes()

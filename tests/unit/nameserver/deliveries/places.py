@@ -236,6 +236,9 @@ class Directory:
     def heard_owners(self):
         return {}
 
+    def owners_that_refuse(self):
+        return {}
+
     def is_coming_back(self, server):
         return False
 

@@ -46,6 +46,9 @@ class NobodyElse:
     def heard_owners(self):
         return {}
 
+    def owners_that_refuse(self):
+        return {}
+
 
 class Methods:
     """The methods that stream, of a server that is alone."""

@@ -33,6 +33,9 @@ class FakeDirectory:
     def heard_owners(self):
         return self._heard
 
+    def owners_that_refuse(self):
+        return self._heard
+
     async def home_of_subnet(self, subnet):
         if subnet not in self._late:
             raise refuse(Reason.UNAVAILABLE, "never met", unreachable=subnet)

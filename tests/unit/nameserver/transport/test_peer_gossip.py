@@ -74,3 +74,20 @@ def test_where_two_claim_a_subnet_one_of_them_is_told_and_who_says_so_of_it(hear
     hearsay.take("e.x", ("e.x",), (KnownServer("c.x", ("n.x",)),))
     hearsay.take("b.x", ("b.x",), (KnownServer("f.x", ("n.x",)),))
     assert hearsay.owners["n.x"] == HeardOwner("f.x", ("b.x",))
+
+
+def test_one_other_organisation_alone_makes_no_answer_uncertain(table):
+    organisations = {"b.x": "b", "b2.x": "b", "c.x": "c", "own.x": None}
+    unknown = (KnownServer("ghost.x", ("ghost.x",)),)
+
+    def owners(*tellers):
+        gossip = PeerGossip(table, organisations.__getitem__)
+        for teller in tellers:
+            gossip.take(teller, (), unknown)
+        assert [heard.server for heard in gossip.unknown] == ["ghost.x"]
+        assert list(gossip.owners_told) == ["ghost.x"]
+        assert gossip.missing == (["ghost.x"] if gossip.owners else [])
+        return list(gossip.owners)
+
+    assert owners("b.x") == owners("b.x", "b2.x") == []
+    assert owners("own.x") == owners("b.x", "c.x") == ["ghost.x"]

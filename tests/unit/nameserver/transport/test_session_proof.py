@@ -25,6 +25,7 @@ class Settings:
     revoked: frozenset = frozenset()
     insecure_listen_on_a_public_address: bool = False
     listen_mutual: str = "127.0.0.1:7401"
+    refuses_unknown: bool = False
 
     def __post_init__(self):
         files = A.server("a.example").write(self.folder, "a")

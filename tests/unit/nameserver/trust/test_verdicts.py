@@ -5,7 +5,7 @@ from datetime import timedelta
 import trustme
 
 from nameserver.trust.identities import NotAuthentic, PeerIdentity, TrustFault
-from nameserver.trust.verdicts import VERDICTS_LIMIT, Verdicts
+from nameserver.trust.verdicts import VERDICTS_LIMIT, CertificateVerdicts
 from tests.certificates import NOW, Authority
 
 A = Authority("a.example")
@@ -13,14 +13,14 @@ B = Authority("b.example")
 
 
 class Scene:
-    """Verdicts whose clocks and pins a test sets."""
+    """CertificateVerdicts whose clocks and pins a test sets."""
 
     def __init__(self):
         self.now = 0.0
         self.pins = {"a.example": A.bundle, "b.example": B.bundle}
         self.revoked = []
         self.asked = []
-        self.verdicts = Verdicts(
+        self.verdicts = CertificateVerdicts(
             self.bundle_for,
             revoked=lambda: self.revoked,
             clock=lambda: self.now,
