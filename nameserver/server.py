@@ -806,14 +806,14 @@ def _tokens(settings: Settings) -> TokenJudge | None:
     """Return the judge of tokens. None if the settings name no issuers. Raises `StartError`."""
     if not settings.issuers:
         return None
-    from nameserver.access.tokens import KeyFileError, Tokens
+    from nameserver.access.tokens import IssuerKeysError, Tokens
 
     def warn(line: str) -> None:
         say(logging.WARNING, "keys_of_issuer", line)
 
     try:
         return Tokens(settings.issuers, warn=warn, time_of_day=lambda: now_ms() / 1000)
-    except KeyFileError as error:
+    except IssuerKeysError as error:
         raise StartError(f"issuers: {error}") from None
 
 

@@ -63,7 +63,7 @@ _EDDSA: Final = ("EdDSA", "Ed25519")
 warnings.filterwarnings("ignore", category=SecurityWarning, module="joserfc")
 
 
-class KeyFileError(Exception):
+class IssuerKeysError(Exception):
     """The file of keys cannot be used. The message is one line."""
 
 
@@ -86,7 +86,7 @@ class _Issuer:
     """One issuer, and the keys of its file."""
 
     def __init__(self, settings: IssuerSettings) -> None:
-        """Read the keys. Raises `KeyFileError`."""
+        """Read the keys. Raises `IssuerKeysError`."""
         self.settings = settings
         named = [name for each in settings.algorithms for name in (_EDDSA if each == "EdDSA" else (each,))]
         self._registry = _Headers(algorithms=named, strict_check_header=False)
@@ -94,7 +94,7 @@ class _Issuer:
         self._keys = read_keys(settings.jwks)
 
     def look(self) -> bool:
-        """Read the file again if it changed. Return True if it did. Raises `KeyFileError`; the last keys stay."""
+        """Read the file again if it changed. Return True if it did. Raises `IssuerKeysError`; the last keys stay."""
         found = _signature(self.settings.jwks)
         if found == self._seen:
             return False
@@ -122,7 +122,7 @@ class Tokens:
         clock: Callable[[], float] = time.monotonic,
         time_of_day: Callable[[], float],
     ) -> None:
-        """Read the keys of the issuers. Raises `KeyFileError`.
+        """Read the keys of the issuers. Raises `IssuerKeysError`.
 
         `warn`: takes a line about a file of keys that changed and cannot be used. `time_of_day`: seconds since 1970.
         """
@@ -156,7 +156,7 @@ class Tokens:
             try:
                 if issuer.look():
                     self._known.clear()
-            except KeyFileError as error:
+            except IssuerKeysError as error:
                 self._warn(f"the keys of {issuer.settings.issuer} stay as they were: {error}")
 
     def _remember(self, digest: bytes, token: KnownToken, now: float) -> None:
@@ -181,19 +181,19 @@ class Tokens:
 
 
 def read_keys(path: Path) -> KeySet:
-    """Return the keys of a file. Raises `KeyFileError`."""
+    """Return the keys of a file. Raises `IssuerKeysError`."""
     try:
         value = json.loads(read_regular_file(path, limit_bytes=JWKS_BYTES_LIMIT))
         listed = value["keys"]
         if not isinstance(listed, list) or not 0 < len(listed) <= KEYS_LIMIT:
-            raise KeyFileError(f"{path} holds no 1 to {KEYS_LIMIT} keys")
+            raise IssuerKeysError(f"{path} holds no 1 to {KEYS_LIMIT} keys")
         keys = [_key(each, path) for each in listed if _is_for_signatures(each)]
     except OSError as error:
-        raise KeyFileError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise IssuerKeysError(f"{path} cannot be read: {error.strerror or error}") from None
     except (JoseError, ValueError, TypeError, KeyError, RecursionError):
-        raise KeyFileError(f'{path} is no file of public keys, {{"keys": [...]}} (RFC 7517)') from None
+        raise IssuerKeysError(f'{path} is no file of public keys, {{"keys": [...]}} (RFC 7517)') from None
     if not keys:
-        raise KeyFileError(f"{path} holds no key for signatures")
+        raise IssuerKeysError(f"{path} holds no key for signatures")
     return KeySet(keys)
 
 
@@ -206,19 +206,19 @@ def _is_for_signatures(value: object) -> bool:
 def _key(value: Mapping[str, Any], path: Path) -> Any:
     kind = value.get("kty")
     if kind == "oct":
-        raise KeyFileError(f"{path} holds a secret key: whoever knows it could make tokens; give public keys alone")
+        raise IssuerKeysError(f"{path} holds a secret key: whoever knows it could make tokens; give public keys alone")
     if "d" in value:
-        raise KeyFileError(f"{path} holds a private key, which only its issuer may have; give public keys alone")
+        raise IssuerKeysError(f"{path} holds a private key, which only its issuer may have; give public keys alone")
     if kind == "RSA":
         key = RSAKey.import_key(dict(value))
         if key.raw_value.key_size < RSA_BITS:
-            raise KeyFileError(f"{path} holds an RSA key of fewer than {RSA_BITS:,} bits")
+            raise IssuerKeysError(f"{path} holds an RSA key of fewer than {RSA_BITS:,} bits")
         return key
     if kind == "EC":
         return ECKey.import_key(dict(value))
     if kind == "OKP":
         return OKPKey.import_key(dict(value))
-    raise KeyFileError(f"{path} holds a key of the kind {str(kind)[:20]!r}, which is none of EC, OKP, RSA")
+    raise IssuerKeysError(f"{path} holds a key of the kind {str(kind)[:20]!r}, which is none of EC, OKP, RSA")
 
 
 def _issuer_in(text: str) -> str:

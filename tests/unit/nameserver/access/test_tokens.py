@@ -17,7 +17,7 @@ from nameserver.access.tokens import (
     KNOWN_TOKENS_LIMIT,
     LOOK_SECONDS,
     TOKEN_LIMIT,
-    KeyFileError,
+    IssuerKeysError,
     Tokens,
     read_keys,
 )
@@ -301,15 +301,15 @@ def test_tokens_are_not_remembered_without_end(world, monkeypatch):
 def test_a_file_of_keys_that_is_wrong_is_refused(tmp_path, keys, why):
     file = tmp_path / "jwks.json"
     file.write_text(json.dumps({"keys": keys}))
-    with pytest.raises(KeyFileError, match=why):
+    with pytest.raises(IssuerKeysError, match=why):
         read_keys(file)
 
 
 def test_a_file_of_keys_that_is_not_there_or_too_large_is_told(tmp_path):
-    with pytest.raises(KeyFileError, match="cannot be read"):
+    with pytest.raises(IssuerKeysError, match="cannot be read"):
         read_keys(tmp_path / "none.json")
     (tmp_path / "large.json").write_bytes(b" " * (tokens_module.JWKS_BYTES_LIMIT + 1))
-    with pytest.raises(KeyFileError):
+    with pytest.raises(IssuerKeysError):
         read_keys(tmp_path / "large.json")
 
 
