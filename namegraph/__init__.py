@@ -222,6 +222,7 @@ if TYPE_CHECKING:
     from namegraph.state.reliable_channels import Channels as Channels
     from namegraph.state.uncertainty import Uncertainty as Uncertainty
     from namegraph.update.admission import group_not_found as group_not_found
+    from namegraph.update.caller_rights import CallerRights as CallerRights
     from namegraph.update.causal_reads import Wait as Wait
     from namegraph.wire.message_parts import ArcId as ArcId
     from namegraph.wire.message_parts import UpdateId as UpdateId
@@ -479,6 +480,7 @@ _PUBLIC_NAMES = {
         "is_companion",
     ),
     "namegraph.rights.callers": ("CallerFacts",),
+    "namegraph.update.caller_rights": ("CallerRights",),
     "namegraph.wire.update_messages": ("OrderFor",),
     # Remaining names.
     "namegraph.model.peer_faults": ("PeerFault",),

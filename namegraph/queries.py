@@ -34,7 +34,7 @@ from namegraph.update.caller_rights import CallerRights, groups_to_tell
 from namegraph.update.causal_reads import Wait, waits_for
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.forgetting import Forgetting
-from namegraph.update.operation_rights import require_privilege
+from namegraph.update.operation_rights import missing_group, require_privilege
 from namegraph.update.order_queue import Entries
 from namegraph.views.view_change import ViewChange
 from namegraph.wire.message_parts import ArcId, UpdateId, ViewId
@@ -330,6 +330,10 @@ class CoreQueries:
         """
         if self._context.server_policy is not None:
             require_privilege(self._context, self.records, facts, privilege, (group,))
+
+    def missing_group(self, group: NodeId) -> RefusedError:
+        """Return the refusal for a group of this server that does not exist, or that the caller may not view."""
+        return missing_group(group, self._context)
 
     def groups_told_of(self, principal: NodeId, server: ServerId) -> tuple[NodeId, ...]:
         """Return the groups of this server that contain a principal of this server and are in a group of another one,

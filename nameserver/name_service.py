@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from namegraph import CoreQueries
 from nameserver.calls.adapters import (
+    Answer,
     AnswerT,
     Context,
     Handler,
@@ -29,6 +30,7 @@ from nameserver.calls.adapters import (
 )
 from nameserver.calls.caller_facts import FactsOfCallers
 from nameserver.calls.home_dispatch import HomeDispatch
+from nameserver.calls.judging import Judging
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
@@ -65,6 +67,7 @@ AboutGroup: TypeAlias = (
     messages.CreateGroupRequest
     | messages.DeleteGroupRequest
     | messages.DescribeGroupRequest
+    | messages.CheckRequest
     | messages.RenameGroupRequest
     | messages.SetPolicyRequest
     | messages.GetPolicyRequest
@@ -102,6 +105,7 @@ def name_service_handlers(
     listed = SubnetGuard(core=core, routing=routing)
     memberships = MembershipCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
     facts = FactsOfCallers(core=core, forwarder=forwarder)
+    judging = Judging(core=core, facts=facts)
     updates = UpdateCalls(
         run_loop=run_loop,
         graph=core.graph,
@@ -135,6 +139,7 @@ def name_service_handlers(
         cross_checks=cross_checks,
         arc_records=ArcRecords(core=core, resolver=resolver, forwarder=forwarder),
         routing=routing,
+        judging=judging,
     )
     streams = StreamCalls(
         core=core, resolver=resolver, run_loop=run_loop, routing=routing, resolutions=resolutions, parts=parts
@@ -150,6 +155,8 @@ def name_service_handlers(
         routing=routing,
         revisions=revisions,
         filling=filling,
+        forwarder=forwarder,
+        judging=judging,
     )
 
     def reading(
@@ -169,11 +176,18 @@ def name_service_handlers(
     rename = homes.unary("RenameGroup", _group, updates.rename_group, changes=True)
     apply = homes.unary("ApplyUpdates", _first_parent, updates.apply_updates, changes=True)
     describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group, _groups), changes=False)
+    check_asked = reading(questions.check, _members)
+    check_at_home = homes.unary("Check", _group, check_asked, changes=False)
+
+    async def check(request: messages.CheckRequest, context: Context) -> Answer:
+        # The home of the group judges the caller.
+        return await (check_asked if core.server_policy is None else check_at_home)(request, context)
+
     list_groups = homes.unary("ListGroups", _subnet, reading(group_lists.list_groups), changes=False)
     export = homes.stream("Export", _subnet, reading(exports.export))
     resolve = homes.stream("Resolve", _only_group, reading(streams.resolve))
     list_memberships = reading(memberships.list_memberships, _members)
-    known_checks = _known_checks(core, checks, routing, directory)
+    known_checks = _known_checks(core, checks, routing, judging, directory)
     changes = ChangeCalls(core=core, run_loop=run_loop, routing=routing, revisions=revisions)
     list_changes = homes.stream("ListChanges", _group_or_subnet, changes.list_changes)
     watch = homes.stream("Watch", _group_or_subnet, changes.watch)
@@ -198,7 +212,7 @@ def name_service_handlers(
         "Export": stream_call(export, messages.ExportRequest),
         "Resolve": stream_call(resolve, messages.ResolveRequest),
         "ResolveAtOnce": unary_call(gathered(resolve, messages.ResolveChunk(too_large=True)), messages.ResolveRequest),
-        "Check": unary_call(reading(questions.check, _members), messages.CheckRequest),
+        "Check": unary_call(check, messages.CheckRequest),
         "Confirm": unary_call(reading(confirmations.confirm), messages.ConfirmRequest),
         "CheckBulk": conversation_call(bulk_checks.check_bulk, messages.CheckBulkRequest),
         "CheckKnown": unary_call(known_checks.check_known, messages.CheckKnownRequest),
@@ -233,6 +247,7 @@ def check_here(
         cross_checks=_cross_checks(core, checks, resolutions, routing, forwarder, run_loop),
         arc_records=ArcRecords(core=core, resolver=resolver, forwarder=forwarder),
         routing=routing,
+        judging=None,
     )
     revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
     return read(questions.check, revisions, filling, of=_members, until_ready=directory.until_all_met)
@@ -243,12 +258,18 @@ def short_ways(
 ) -> dict[str, Callable[[bytes], bytes | None]]:
     """Return the calls that this server can answer at once: functions of an encoded request that may return None."""
     checks = LocalChecks(core=core, resolver=resolver)
-    known_checks = _known_checks(core, checks, Routing(known=core, directory=directory), directory)
+    facts = FactsOfCallers(core=core, forwarder=Forwarder(server=core.server, directory=directory))
+    judging, routing = Judging(core=core, facts=facts), Routing(known=core, directory=directory)
+    known_checks = _known_checks(core, checks, routing, judging, directory)
     return {"Check": known_checks.check, "CheckKnown": known_checks.check_known_now}
 
 
-def _known_checks(core: CoreQueries, checks: LocalChecks, routing: Routing, directory: PeerDirectory) -> KnownChecks:
-    return KnownChecks(core=core, checks=checks, routing=routing, is_ready=lambda: directory.are_all_met)
+def _known_checks(
+    core: CoreQueries, checks: LocalChecks, routing: Routing, judging: Judging, directory: PeerDirectory
+) -> KnownChecks:
+    return KnownChecks(
+        core=core, checks=checks, routing=routing, judging=judging, is_ready=lambda: directory.are_all_met
+    )
 
 
 def _cross_checks(

@@ -1,4 +1,4 @@
-"""Facts on the caller of a write, for the judgement of its rights.
+"""Facts on the caller of a call, for the judgement of its rights.
 
 principal of this server, or of nobody's subnet    the core looks up its groups
 principal of another server                        that server is asked for its groups that lead into groups here
@@ -15,6 +15,7 @@ from namegraph import (
     NodeId,
     Principal,
     RefusedError,
+    ServerId,
     are_canonical,
     is_identified,
     is_principal,
@@ -47,10 +48,25 @@ class FactsOfCallers:
         """
         if self._core.server_policy is None:
             return None
+        facts = self.known_here()
+        return CallerFacts(facts.principal, await self._groups(facts.principal), facts.privileges)
+
+    def known_here(self) -> CallerFacts:
+        """Return the facts on the caller of the present call that need no other server."""
         caller = current_caller()
         principal = OPERATOR if caller.is_operator_here and not caller.credential else Principal(caller.principal)
         privileges = None if caller.privileges is None else tuple(sorted(caller.privileges))
-        return CallerFacts(principal, await self._groups(principal), privileges)
+        return CallerFacts(principal, (), privileges)
+
+    def is_known_here(self, facts: CallerFacts) -> bool:
+        """Return True if no other server has facts on a principal."""
+        return self._home_elsewhere(facts.principal) is None
+
+    def _home_elsewhere(self, principal: Principal) -> ServerId | None:
+        """Return the server of a principal. None for this server, and for a principal of no server."""
+        subnet = subnet_of_principal(principal) if is_principal(principal) else None
+        home = None if subnet is None or not is_identified(principal) else self._core.owner_of(subnet)
+        return None if home == self._core.server else home
 
     async def of_principal(self, principal: Principal) -> CallerFacts:
         """Return the facts on a principal for whom the caller speaks."""
@@ -58,9 +74,8 @@ class FactsOfCallers:
 
     async def _groups(self, principal: Principal) -> tuple[NodeId, ...]:
         core = self._core
-        subnet = subnet_of_principal(principal) if is_principal(principal) else None
-        home = None if subnet is None or not is_identified(principal) else core.owner_of(subnet)
-        if home is None or home == core.server:
+        home = self._home_elsewhere(principal)
+        if home is None:
             return ()
         request = messages.TellCallerGroupsRequest(principal=principal)
         try:

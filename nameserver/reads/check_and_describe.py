@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from namegraph import CoreQueries, NodeId, Reason, refuse
+from namegraph import CallerRights, CoreQueries, NodeId, Privilege, Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
+from nameserver.calls.judging import Judging, denial, may_view, told_pathname
 from nameserver.reads.distributed_check import UNCERTAIN, YES, CheckQuestion, DistributedChecks, uncertain
 from nameserver.reads.duplication_records import ArcRecords
 from nameserver.reads.local_check import LocalChecks, PairFinding
@@ -33,7 +34,10 @@ class QuestionCalls:
         cross_checks: DistributedChecks,
         arc_records: ArcRecords,
         routing: Routing,
+        judging: Judging | None,
     ) -> None:
+        """`judging`: judge of the callers. None for questions of this server itself."""
+        self._judging = judging
         self._core = core
         self._resolver = resolver
         self._checks = checks
@@ -54,6 +58,44 @@ class QuestionCalls:
             group = conversion.read_id(group, "group", known)
         if member not in known:
             member = conversion.read_id(member, "member", known)
+        if self._judging is not None and self._judging.is_needed:
+            return await self._check_for_caller(self._judging, NodeId(group), NodeId(member), request, context)
+        return await self._check(NodeId(group), NodeId(member), request, context)
+
+    async def _check_for_caller(
+        self, judging: Judging, group: NodeId, member: NodeId, request: messages.CheckRequest, context: Context
+    ) -> messages.CheckResponse:
+        """Answer as far as the caller may know. This server is the home of the group, or nobody is."""
+        if self._routing.owner_kind(group) is not OwnerKind.OURS:
+            return await self._check(group, member, request, context)
+        rights = await judging.rights(Privilege.CHECK, (group,))
+        refused = denial(self._core, rights, Privilege.CHECK, group)
+        if refused is not None and NodeId(rights.facts.principal) != member:
+            raise refused
+        if refused is None or may_view(refused):
+            response = await self._check(group, member, request, context)
+        else:
+            # A member is told its membership. Any other answer would tell that the group exists.
+            try:
+                response = await self._check(group, member, request, context)
+            except RefusedError:
+                raise refused from None
+            if not response.is_member:
+                raise refused
+        if request.explain:
+            names = [NodeId(name) for name in response.pathname]
+            rights = await judging.rights(Privilege.READ, names[:-1])
+            told = told_pathname(names, lambda name: self._is_readable(rights, name))
+            response = messages.CheckResponse(is_member=response.is_member, pathname=told, revision=response.revision)
+        return response
+
+    def _is_readable(self, rights: CallerRights, group: NodeId) -> bool:
+        """Return True if this server knows that the caller may read a group."""
+        return self._routing.owner_kind(group) is OwnerKind.OURS and rights.has(Privilege.READ, group)
+
+    async def _check(
+        self, group: NodeId, member: NodeId, request: messages.CheckRequest, context: Context
+    ) -> messages.CheckResponse:
         routing = self._routing
         if not request.explain and (routing.owner_kind(member) is OwnerKind.OURS or routing.is_alone):
             finding = self._checks.finding(group, member)

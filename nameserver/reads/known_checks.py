@@ -6,6 +6,9 @@
 Both have a short way: one function of the encoded request, before any part that other calls need. It gives no answer if
 the long way might wait, ask another server, refuse, or know more. The long way gives the same answer wherever the short
 way gives one (`tests/unit/nameserver/reads/test_known_checks.py`).
+
+A server that judges callers answers here if the caller may ask, as far as this server knows its groups, or if the
+caller asks about itself and is a member. The long way refuses, and asks for the groups of callers of other servers.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from typing import cast
 
 from google.protobuf.message import DecodeError
 
-from namegraph import CoreQueries, NodeId, RefusedError, Wait
+from namegraph import CallerRights, CoreQueries, NodeId, Privilege, RefusedError, Wait
 from nameserver.calls.adapters import Context
+from nameserver.calls.judging import Judging
 from nameserver.reads.local_check import LocalChecks, PairFinding
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire import conversion
@@ -49,12 +53,14 @@ class KnownChecks:
         core: CoreQueries,
         checks: LocalChecks,
         routing: Routing,
+        judging: Judging,
         is_ready: Callable[[], bool],
     ) -> None:
         """`is_ready`: returns True if the state here is known to be that of other servers too."""
         self._core = core
         self._checks = checks
         self._routing = routing
+        self._judging = judging
         self._is_ready = is_ready
 
     def check(self, request: bytes) -> bytes | None:
@@ -70,6 +76,10 @@ class KnownChecks:
         answer = self._answer(asked.group, asked.member)
         if answer not in (KnownCode.YES, KnownCode.NO) or self._checks.may_miss_something:
             return None
+        if self._core.server_policy is not None:
+            rights = self._judging.rights_known_here()
+            if self._told(rights, asked.group, asked.member, answer) is not answer:
+                return None
         response = messages.CheckResponse(is_member=answer is KnownCode.YES, revision=self._core.revision)
         return response.SerializeToString()
 
@@ -95,6 +105,12 @@ class KnownChecks:
         answers = self._all_known(groups, members) or bytes(map(self._answer, groups, members))
         if self._checks.may_miss_something:
             answers = bytes(len(groups))
+        elif self._core.server_policy is not None:
+            rights = self._judging.rights_known_here()
+            answers = bytes(
+                self._told(rights, group, member, KnownCode(answer))
+                for group, member, answer in zip(groups, members, answers, strict=True)
+            )
         return messages.CheckKnownResponse(answers=answers, revision=self._core.revision)
 
     def _all_known(self, groups: Sequence[str], members: Sequence[str]) -> bytes | None:
@@ -130,6 +146,20 @@ class KnownChecks:
         if finding is PairFinding.BELOW:
             return KnownCode.YES
         return KnownCode.NO if finding is PairFinding.NOT_BELOW else KnownCode.UNANSWERED
+
+    def _told(self, rights: CallerRights, group: str, member: str, answer: KnownCode) -> KnownCode:
+        """Return the answer to a pair, as far as a caller may have it from this server alone."""
+        is_self = rights.facts.principal == member
+        if is_self and answer is KnownCode.YES:
+            return answer
+        if self._routing.owner_kind(group) is OwnerKind.ANOTHERS:
+            # The same for groups that are known here and for those that are not.
+            return KnownCode.OTHERS_KNOW_MORE
+        if answer not in (KnownCode.YES, KnownCode.NO):
+            return answer
+        # A caller that may view a group may ask about itself.
+        is_allowed = rights.has(Privilege.VIEW if is_self else Privilege.CHECK, NodeId(group))
+        return answer if is_allowed else KnownCode.UNANSWERED
 
     def _reflects(self, revision: str) -> bool:
         if not revision:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from namegraph import ArcId, CoreQueries, NodeId, Reason, is_plain, only, refuse
+from namegraph import ArcId, CoreQueries, NodeId, Privilege, Reason, is_plain, only, refuse
 from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
+from nameserver.calls.caller_facts import FactsOfCallers
+from nameserver.calls.judging import Judging
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.calls.stable_listing import collected
 from nameserver.driver.ancestry_filling import AncestryFilling
@@ -37,8 +39,16 @@ class PeerQuestionCalls:
     """
 
     def __init__(
-        self, *, core: CoreQueries, checks: LocalChecks, whole_groups: WholeGroups, parts: Parts, run_loop: RunLoop
+        self,
+        *,
+        core: CoreQueries,
+        checks: LocalChecks,
+        whole_groups: WholeGroups,
+        parts: Parts,
+        run_loop: RunLoop,
+        judging: Judging,
     ) -> None:
+        self._judging = judging
         self._core = core
         self._run_loop = run_loop
         self._parts = parts
@@ -72,6 +82,7 @@ class PeerQuestionCalls:
         known = self._core.graph.index
         groups = [conversion.read_id(name, "groups", known) for name in request.groups]
         members = [conversion.read_id(name, "members", known) for name in request.members]
+        untold = await self._untold_pairs(groups, members) if self._judging.is_needed else frozenset()
         findings, revisions = self._checks.findings(groups, members, settles=True), [self._core.revision]
         away = set[str]()
         if request.resolve:
@@ -90,16 +101,27 @@ class PeerQuestionCalls:
                     findings[place] = PairFinding.APART
             revisions += told.revisions
             away.update(told.away)
+        for place in untold:
+            findings[place] = PairFinding.NO_GROUP
+        if untold:
+            told_places = [place for place in range(pairs) if place not in untold]
+            shown = (
+                [groups[place] for place in told_places],
+                [members[place] for place in told_places],
+                [findings[place] for place in told_places],
+            )
+        else:
+            shown = groups, members, list(findings)
         response = messages.CheckPartResponse(
             answers=bytes(findings),
-            apart=sorted({*self._checks.away(groups, members, findings), *away}),
+            apart=sorted({*self._checks.away(*shown), *away}),
             view=self._core.view,
             is_in_transition=not self._core.is_steady,
             revision=newest(revisions),
-            pathname=self._checks.pathname(groups[0], members[0]) if request.explain else (),
+            pathname=self._checks.pathname(groups[0], members[0]) if request.explain and not untold else (),
             renamed=[
                 messages.CheckPartResponse.Renamed(name=name, to=to)
-                for name, to in self._checks.renamed(groups, findings).items()
+                for name, to in self._checks.renamed(shown[0], shown[2]).items()
             ],
         )
         if request.with_pathnames:
@@ -107,6 +129,23 @@ class PeerQuestionCalls:
             below = [pair for pair, finding in zip(both, findings, strict=True) if finding == PairFinding.BELOW]
             put_pathnames(response, await self._checks.pathnames(below))
         return response
+
+    async def _untold_pairs(self, groups: Sequence[NodeId], members: Sequence[NodeId]) -> frozenset[int]:
+        """Return the positions of the pairs about which the server that asks is told nothing.
+
+        The home of a group judges its callers, and asks here. About a group of this server, the caller is judged that
+        the other server names.
+        """
+        core, asker = self._core, current_caller().via
+        homes = core.owners_of_names(groups)
+        owned = [group for group, home in zip(groups, homes, strict=True) if home == core.server]
+        denied = await self._judging.denials(Privilege.CHECK, owned)
+        principal = NodeId(self._judging.rights_known_here().facts.principal)
+        return frozenset(
+            place
+            for place, (group, member, home) in enumerate(zip(groups, members, homes, strict=True))
+            if (home != core.server and (home is None or home != asker)) or (group in denied and member != principal)
+        )
 
     async def confirm_arcs(
         self, request: messages.ConfirmArcsRequest, context: Context
@@ -187,6 +226,7 @@ def peer_question_handlers(
         whole_groups=WholeGroups(core=core, resolutions=resolutions, routing=Routing(known=core, directory=directory)),
         parts=parts,
         run_loop=run_loop,
+        judging=Judging(core=core, facts=FactsOfCallers(core=core, forwarder=forwarder)),
     )
     ready = directory.until_all_met
     return {

@@ -13,9 +13,15 @@ import grpc
 
 from namegraph.committed_state import CommittedState
 from namegraph.core import ServerCore
-from namegraph.events import PeerLost, PeerMessage, PeerMet
-from namegraph.model.names import ServerId, Subnet
+from namegraph.events import PeerLost, PeerMessage, PeerMet, UpdateCommand
+from namegraph.model.names import ServerId, Subnet, subnet_of
+from namegraph.model.operations import SetPolicy
+from namegraph.model.policies import Preset, Privilege
 from namegraph.model.refusals import Reason, refuse
+from namegraph.rights.callers import CallerFacts
+from namegraph.rights.presets import changed_policy, preset_policy
+from namegraph.rights.principals import OPERATOR
+from namegraph.rights.server_policies import parse_server_policy
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.driver.ancestry_filling import AncestryFilling
@@ -28,7 +34,7 @@ from resolver.parts import Parts
 from shadowtree import aio
 from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
 from storage.memory import MemoryDatabase, MemoryStore
-from tests.callers import identified
+from tests.callers import NamedCallers, identified
 
 
 class FakeDirectory:
@@ -148,8 +154,12 @@ class NameServer:
         }
         self._server.add_generic_rpc_handlers(
             (
-                grpc.method_handlers_generic_handler(NAME_SERVICE, identified(name_service_handlers(**built))),
-                grpc.method_handlers_generic_handler(PEER_SERVICE, identified(peer_question_handlers(**built))),
+                grpc.method_handlers_generic_handler(
+                    NAME_SERVICE, identified(name_service_handlers(**built), by=NamedCallers)
+                ),
+                grpc.method_handlers_generic_handler(
+                    PEER_SERVICE, identified(peer_question_handlers(**built), by=NamedCallers)
+                ),
             )
         )
         self.short_ways = short_ways(core=self.reads, resolver=resolver, directory=directory)
@@ -175,6 +185,19 @@ class NameServer:
     def take(self, event):
         """Step the core as if a peer had said so."""
         self.run_loop.take(event)
+
+    async def set_policy(self, group, preset=Preset.OPEN, **subjects):
+        """Give a group of this server a policy: a preset, with the subjects of some privileges replaced."""
+        policy = preset_policy(preset, subnet=subnet_of(group))
+        policy = changed_policy(policy, {Privilege(name): texts for name, texts in subjects.items()})
+        ticket = self.run_loop.new_ticket()
+        caller = None if self.core.server_policy is None else CallerFacts(OPERATOR)
+        operations = (SetPolicy(group, policy, without_admin=True),)
+        await self.run_loop.carry_out(UpdateCommand(ticket, f"policy {ticket}", operations, None, caller=caller))
+
+    def protect(self, **settings):
+        """Judge all callers from now on."""
+        self.core.protect(parse_server_policy(settings))
 
     async def fall_silent(self):
         """Take no more calls, and end those under way, as when the process is killed."""

@@ -46,7 +46,9 @@ class Server:
         core = CommittedState(self._driven.core)
         resolver = MembershipResolver(core)
         self._parts = Parts(core, resolver.plans, start="x")
-        self._calls = PeerQuestionCalls(core=core, checks=None, whole_groups=None, parts=self._parts, run_loop=None)
+        self._calls = PeerQuestionCalls(
+            core=core, checks=None, whole_groups=None, parts=self._parts, run_loop=None, judging=None
+        )
         self._resolutions = DistributedResolutions(
             core=core, resolver=resolver, parts=self._parts, run_loop=None, forwarder=self
         )

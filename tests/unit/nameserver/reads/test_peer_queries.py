@@ -29,7 +29,7 @@ def server():
 async def described(server, between):
     """Return the answer, and the number of turns of other tasks. At each they do `between`."""
     calls = PeerQuestionCalls(
-        core=CommittedState(server.core), checks=None, whole_groups=None, parts=None, run_loop=None
+        core=CommittedState(server.core), checks=None, whole_groups=None, parts=None, run_loop=None, judging=None
     )
     answer = asyncio.ensure_future(calls.describe_arcs(REQUEST, None))
     turns = 0
