@@ -25,7 +25,7 @@ from namegraph.snapshot.reader import SnapshotReading
 from namegraph.state.context import ServerContext
 from namegraph.state.incarnations import Incarnations
 from namegraph.state.peer_table import PeerTable
-from namegraph.state.request_log import RequestLog
+from namegraph.state.request_log import RequestLog, own_request_id
 from namegraph.state.uncertainty import Uncertainty, is_certain
 from namegraph.state.wait_limits import AttentiveClock, WaitLimits
 from namegraph.update.admission import no_group_here
@@ -206,9 +206,9 @@ class CoreQueries:
         """Return True unless a group is known here only by rejected arcs that take it for one."""
         return not (self.graph.suspended and self._context.is_only_rejected(node))
 
-    def has_answered(self, request_id: str) -> bool:
-        """Return True if this server remembers an outcome of this request id."""
-        return self._outcomes.digest_of_first(RequestId(request_id)) is not None
+    def has_answered(self, request_id: str, principal: str = "") -> bool:
+        """Return True if this server remembers an outcome of this request id of a principal."""
+        return self._outcomes.digest_of_first(own_request_id(RequestId(request_id), principal)) is not None
 
     def suspended_with_subnet(self, subnet: Subnet) -> Slices[list[ArcId]]:
         """Return the suspended arcs between nodes of this server and those of another server's subnet, in no order."""

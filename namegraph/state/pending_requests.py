@@ -95,8 +95,14 @@ def own_request(what: str, update_id: UpdateId) -> RequestId:
     return RequestId(f"\t{what} {update_id.number}")
 
 
+def told_request_id(request_id: RequestId) -> RequestId:
+    """Return a request id as its caller wrote it (`request_log.own_request_id`)."""
+    return RequestId(request_id.rpartition("\n")[2])
+
+
 def id_was_used(request_id: RequestId) -> RefusedError:
     """Return the refusal of a request under another request's id."""
+    request_id = told_request_id(request_id)
     return refuse(
         Reason.INVALID_REQUEST,
         f"the request id {request_id!r} was used for another update; choose a new one",

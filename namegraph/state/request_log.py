@@ -18,6 +18,7 @@ from namegraph.model.names import NodeId, ServerId
 from namegraph.model.outcomes import Committed, EffectKind, GraphEffect, ImportCounts, Outcome
 from namegraph.model.refusals import Reason, Refusal
 from namegraph.model.rows import OutcomeRecord, Records, RequestId
+from namegraph.rights.principals import ANONYMOUS
 from namegraph.state.pending_requests import id_was_used
 
 OUTCOMES_LIMIT = 100_000
@@ -27,6 +28,22 @@ OUTCOMES_SIZE_LIMIT = 64 * 1024 * 1024
 """Bytes of all remembered outcomes together."""
 
 REQUEST_ID_LENGTH_LIMIT = 200
+
+
+_PRINCIPAL_BYTES = 8
+"""Bytes of the digest that stands for a principal."""
+
+
+def own_request_id(request_id: RequestId, principal: str) -> RequestId:
+    """Return the id under which the outcome of a principal's request is remembered.
+
+    No principal repeats, or uses up, the request ids of another one. Callers that prove nothing share theirs. The line
+    end keeps the two kinds apart: no id of a caller holds one.
+    """
+    if principal in ("", ANONYMOUS):
+        return request_id
+    scope = hashlib.blake2b(principal.encode(), digest_size=_PRINCIPAL_BYTES).hexdigest()
+    return RequestId(f"{scope}\n{request_id}")
 
 
 class RequestLog:

@@ -36,6 +36,7 @@ from namegraph.model.refusals import Reason, Refusal, RefusedError
 from namegraph.model.rows import NodeKind, RequestId
 from namegraph.state.context import ServerContext
 from namegraph.state.durable_maps import UPDATES, DurableMap
+from namegraph.state.pending_requests import told_request_id
 from namegraph.state.wait_limits import WaitLimits
 from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.arc_outcomes import UnsaidError
@@ -418,7 +419,10 @@ class Coordinator:
 
     def phases(self) -> list[tuple[RequestId, str]]:
         """Return the request id and the phase of each update that is not over."""
-        return [(running.request_id, running.phase.name.lower()) for running in list(self._running.values())]
+        return [
+            (told_request_id(running.request_id), running.phase.name.lower())
+            for running in list(self._running.values())
+        ]
 
     def all_running(self) -> list[tuple[Transaction, tuple[ServerId, ...]]]:
         """Return the updates that are not over, sorted, each with the servers that it waits for."""

@@ -20,6 +20,7 @@ from msgspec import structs
 from namegraph import CoreQueries
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire import conversion
+from nameserver.wire.metadata import asking_principal
 from shadowtree.v1 import name_service_pb2 as messages
 
 AboutArc: TypeAlias = messages.JoinRequest | messages.LeaveRequest
@@ -55,4 +56,4 @@ class StandIns:
         return OwnerKind.UNOWNED if is_ours else self._routing.owner_kind(request.child)
 
     def _has_answered(self, request: AboutArc, below: OwnerKind) -> bool:
-        return below is OwnerKind.OURS and self._core.has_answered(request.request_id)
+        return below is OwnerKind.OURS and self._core.has_answered(request.request_id, asking_principal())

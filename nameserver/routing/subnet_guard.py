@@ -24,6 +24,7 @@ from namegraph import (
 )
 from nameserver.routing.import_chunks import subnets_in
 from nameserver.routing.ownership import Routing
+from nameserver.wire.metadata import asking_principal
 
 
 class SubnetGuard:
@@ -38,7 +39,7 @@ class SubnetGuard:
 
         An update that was answered before passes, and is answered again.
         """
-        if self._routing.refuses_no_update or self._core.has_answered(request_id):
+        if self._routing.refuses_no_update or self._core.has_answered(request_id, asking_principal()):
             return
         for operation in operations:
             for name in self._named(operation):
@@ -46,7 +47,7 @@ class SubnetGuard:
 
     def require_for_import(self, command: ImportCommand) -> None:
         """Do as `require_for`, for a whole graph."""
-        if self._routing.refuses_no_update or self._core.has_answered(command.request_id):
+        if self._routing.refuses_no_update or self._core.has_answered(command.request_id, asking_principal()):
             return
         for subnet in subnets_in(command):
             self._routing.require_named(subnet)

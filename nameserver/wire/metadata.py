@@ -38,8 +38,18 @@ class AskedFor(Protocol):
         """Return the value of `PRINCIPAL_KEY` for the calls that the task makes."""
 
     @property
+    def principal(self) -> str:
+        """Principal of the caller."""
+
+    @property
     def address(self) -> str:
         """Address of the client, for display. Empty if it is not known."""
+
+
+def asking_principal() -> str:
+    """Return the principal of the call that this task carries out. Empty in tasks that no call began."""
+    caller = CALLER.get()
+    return "" if caller is None else caller.principal
 
 
 CALLER: ContextVar[AskedFor | None] = ContextVar("caller", default=None)

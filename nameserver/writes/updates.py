@@ -32,6 +32,7 @@ from namegraph import (
     are_canonical,
     refuse,
 )
+from nameserver.access.caller import current_caller
 from nameserver.access.origins import origin_of
 from nameserver.calls.adapters import Context, deadline_of
 from nameserver.driver.run_loop import RunLoop
@@ -122,15 +123,16 @@ class UpdateCalls:
         listed: SubnetGuard,
         restarting: Restarting,
         elsewhere: GroupsElsewhere,
-        has_answered: Callable[[str], bool],
+        has_answered: Callable[[str, str], bool],
         is_steady: Callable[[], bool],
         require_owned: Callable[[Subnet | None], None],
         facts: FactsFinder,
     ) -> None:
         """Create the servicer.
 
-        `has_answered`: returns True if this server remembers the outcome of a request id. `is_steady`: returns True if
-        servers neither agree on a view nor heal. `require_owned`: raises `RefusedError` if no server owns a subnet.
+        `has_answered`: returns True if this server remembers the outcome of a principal's request. `is_steady`: returns
+        True if servers neither agree on a view nor heal. `require_owned`: raises `RefusedError` if no server owns a
+        subnet.
         """
         self._facts = facts
         self._is_steady = is_steady
@@ -234,7 +236,7 @@ class UpdateCalls:
         subnet = conversion.read_subnet(request.subnet)
         self._require_owned(subnet)
         elsewhere: tuple[NodeId, ...] = ()
-        if subnet is None and not self._has_answered(request.request_id):
+        if subnet is None and not self._has_answered(request.request_id, current_caller().principal):
             elsewhere = await self._elsewhere.groups_of_foreign(member, context)
         composite = LeaveEverywhere(member, subnet)
         committed = await self._carry_out((), request, context, composite=composite, elsewhere=elsewhere)
