@@ -47,6 +47,7 @@ from benchmarks import (
     snapshots,
     stuck_peer,
     telemetry,
+    tls,
     tunnel,
     two_server_joins,
     updates,
@@ -80,6 +81,7 @@ TOPICS = {
     "snapshots": snapshots.measure,
     "audits": audits.measure,
     "telemetry": telemetry.measure,
+    "tls": tls.measure,
     "tunnel": tunnel.measure,
     "beside_postgresql": beside_postgresql.measure,
 }

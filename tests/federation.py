@@ -80,7 +80,7 @@ class Federation:
 
     def start(self, name, **more):
         """Start one server."""
-        settings = self.settings(name) | more
+        settings = {key: value for key, value in (self.settings(name) | more).items() if value is not None}
         server = ServerInThread(*self.organisations[name].subnets, name=name, **settings)
         self.servers[name] = server
         self.clients[name] = Client(server.address, timeout=20)

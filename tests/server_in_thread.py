@@ -67,8 +67,10 @@ class FillableStore(MemoryStore):
 class ServerInThread:
     """One name server, which serves from its creation until it is closed."""
 
-    def __init__(self, *subnets: str, listen: str = "127.0.0.1:0", **settings: Any) -> None:
-        """`settings`: see `nameserver/config/settings.py`."""
+    def __init__(
+        self, *subnets: str, listen: str = "127.0.0.1:0", on: MemoryDatabase | None = None, **settings: Any
+    ) -> None:
+        """`settings`: see `nameserver/config/settings.py`. `on`: the database of an earlier server, or none."""
         values = {
             "database": UNREAD_URL,
             "subnets": subnets,
@@ -77,7 +79,7 @@ class ServerInThread:
             "listen_local": "none",
         }
         self._settings = load_settings(None, values | settings, {})
-        self.database = MemoryDatabase()
+        self.database = MemoryDatabase() if on is None else on
         self.store: FillableStore
         self._relay: CallRelay | None = None
         self.start()

@@ -13,6 +13,7 @@ from nameserver.session.frames import Goodbye, GoodbyeReason, Hello, decode, enc
 from nameserver.transport.peer_streams import DialledStream
 from nameserver.trust.leaves import fingerprint_of
 from shadowtree import Client
+from shadowtree.cli.support.free_ports import unused_ports
 from shadowtree.errors import InvalidRequest
 from tests.certificates import Authority
 from tests.federation import Federation
@@ -243,3 +244,46 @@ def test_files_of_no_use_change_nothing_until_they_are_good(two, monkeypatch, ca
     wait_until(two.are_connected, "sessions")
     assert caplog.text.count("what they held before goes on") == 1
     assert issued.pem == b.certificate.read_bytes()
+
+
+def test_a_federation_in_plain_text_moves_to_tls_one_pair_after_the_other(tmp_path):
+    """Nothing is lost on the way: a server serves plain text and mutual TLS until its last peer has moved."""
+    names = ("a.example", "b.example", "c.example")
+    with Federation(tmp_path, *names) as federation:
+        plain = dict(zip(names, unused_ports(3), strict=True))
+        secured = {name: [] for name in names}
+
+        def peers_of(name):
+            proven = federation.peers_of(name)
+            return {
+                other: proven[other] if other in secured[name] else f"127.0.0.1:{plain[other]}"
+                for other in names
+                if other != name
+            }
+
+        def start(name, on=None):
+            tls = {} if secured[name] else {"tls": None, "listen_mutual": None}
+            federation.start(name, listen=f"127.0.0.1:{plain[name]}", peers=peers_of(name), on=on, **tls)
+
+        def versions(name):
+            return {peer.subnets[0]: peer.protocol_version for peer in federation.clients[name].peers().peers}
+
+        for name in names:
+            start(name)
+        wait_until(federation.are_connected, "sessions in plain text")
+        assert versions("a.example") == {"b.example": 7, "c.example": 7}
+        federation.clients["a.example"].create_group("all@a.example")
+        for number, (one, other) in enumerate((names[:2], names[1:], names[::2])):
+            secured[one].append(other)
+            secured[other].append(one)
+            for name in (one, other):
+                federation.servers[name].end()
+                federation.clients[name].close()
+                start(name, on=federation.servers[name].database)
+            wait_until(federation.are_connected, "sessions after a move")
+            assert versions(one)[other] == versions(other)[one] == 8
+            for name in names:
+                federation.clients[name].join("all@a.example", f"p{number}@{name}", kind="process")
+        members = federation.clients["c.example"].resolve("all@a.example").processes
+        assert len(members) == 9
+        assert all(set(versions(name).values()) == {8} for name in names)

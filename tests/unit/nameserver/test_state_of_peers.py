@@ -21,6 +21,7 @@ class Transport:
     release = "1"
 
     def __init__(self, state):
+        self.trust = None
         self._report = SimpleNamespace(server=THERE, address="127.0.0.1:1", subnets=(Subnet("b.x"),), state=state)
 
     def reports(self):
