@@ -132,6 +132,7 @@ if TYPE_CHECKING:
     from namegraph.model.protocol_versions import PLAIN_TEXT_VERSION as PLAIN_TEXT_VERSION
     from namegraph.model.protocol_versions import POSTS_VERSION as POSTS_VERSION
     from namegraph.model.protocol_versions import PROTOCOL_VERSION as PROTOCOL_VERSION
+    from namegraph.model.protocol_versions import RIGHTS_VERSION as RIGHTS_VERSION
     from namegraph.model.protocol_versions import SETS_VERSION as SETS_VERSION
     from namegraph.model.protocol_versions import agreed_version as agreed_version
     from namegraph.model.refusals import Reason as Reason
@@ -192,6 +193,7 @@ if TYPE_CHECKING:
     from namegraph.snapshot.reader import DetailsRow as DetailsRow
     from namegraph.snapshot.reader import NodeRow as NodeRow
     from namegraph.snapshot.reader import Piece as Piece
+    from namegraph.snapshot.reader import PolicyRow as PolicyRow
     from namegraph.snapshot.reader import SnapshotReading as SnapshotReading
     from namegraph.snapshot.reader import UpdateRow as UpdateRow
     from namegraph.snapshot.reader import VirtualNodeRow as VirtualNodeRow
@@ -270,8 +272,9 @@ _PUBLIC_NAMES = {
         "MUTUAL_TLS_VERSION",
         "OLDEST_PROTOCOL_VERSION",
         "PLAIN_TEXT_VERSION",
-        "PROTOCOL_VERSION",
         "POSTS_VERSION",
+        "PROTOCOL_VERSION",
+        "RIGHTS_VERSION",
         "SETS_VERSION",
         "agreed_version",
     ),
@@ -436,6 +439,7 @@ _PUBLIC_NAMES = {
         "DetailsRow",
         "NodeRow",
         "Piece",
+        "PolicyRow",
         "SnapshotReading",
         "UpdateRow",
         "VirtualNodeRow",

@@ -19,6 +19,7 @@ from pyroaring import BitMap
 from namegraph.graph.name_graph import ArcState
 from namegraph.model.group_details import GroupDetails
 from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.policies import Policy
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind
 from namegraph.model.slices import in_slices
@@ -113,6 +114,13 @@ class DetailsRow(NamedTuple):
     details: GroupDetails
 
 
+class PolicyRow(NamedTuple):
+    """The policy of a group of this server that has one."""
+
+    group: NodeId
+    policy: Policy
+
+
 class Closing(NamedTuple):
     """Facts that a server reports about itself."""
 
@@ -136,11 +144,12 @@ class Piece:
     updates: list[UpdateRow] = field(default_factory=list)
     """Updates under way, in the first piece alone."""
     details: list[DetailsRow] = field(default_factory=list)
+    policies: list[PolicyRow] = field(default_factory=list)
 
     def is_full(self) -> bool:
         """Return True if other work should run next."""
-        rows = len(self.nodes) + len(self.arcs) + len(self.virtual_nodes) + len(self.ancestor_sets) + len(self.details)
-        return rows >= PIECE_ROWS
+        rows = len(self.nodes) + len(self.arcs) + len(self.virtual_nodes) + len(self.ancestor_sets)
+        return rows + len(self.details) + len(self.policies) >= PIECE_ROWS
 
 
 class SnapshotReading:
@@ -168,6 +177,7 @@ class SnapshotReading:
         yield from self._other_arcs()
         yield from self._virtual_nodes()
         yield from self._details()
+        yield from self._policies()
         yield from self._ancestor_sets()
 
     def closing(self) -> Closing:
@@ -261,6 +271,10 @@ class SnapshotReading:
     def _details(self) -> Iterator[Piece]:
         for some in in_slices(self._context.details.items(), PIECE_ROWS):
             yield Piece(details=[DetailsRow(group, details) for group, details in some])
+
+    def _policies(self) -> Iterator[Piece]:
+        for some in in_slices(self._context.policies.items(), PIECE_ROWS):
+            yield Piece(policies=[PolicyRow(group, policy) for group, policy in some])
 
     def _ancestor_sets(self) -> Iterator[Piece]:
         """Yield the sets of all derived nodes that are held here."""

@@ -2,6 +2,7 @@
 
     Join with `offline`     the parent's home is in another view: the child's home joins it at its end
     Leave                   of an arc that was joined so, and that the parent's home knows nothing of yet
+    Leave, judged           callers are judged here, and the child is at home here: either end may end an arc
     either, repeated        what this server has answered under the request id before
 
 Any other arc is left at its parent's home alone, even while that server is away. The core could leave the arc at its
@@ -17,7 +18,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from namegraph import CoreQueries
+from namegraph import RIGHTS_VERSION, CoreQueries, NodeId
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire import conversion
 from nameserver.wire.metadata import asking_principal
@@ -47,8 +48,18 @@ class StandIns:
         below, known = self._other_home(request), self._core.graph.index
         is_for_child = self._has_answered(request, below)
         if below is OwnerKind.OURS and not is_for_child:
-            is_for_child = self._core.is_answered_by_child(conversion.leave_operation(request, known))
+            leave = conversion.leave_operation(request, known)
+            is_for_child = self._core.is_answered_by_child(leave) or self._is_judged_below(leave.parent)
         return request.child if is_for_child else request.parent
+
+    def _is_judged_below(self, parent: NodeId) -> bool:
+        """Return True if this server, the home of a child, coordinates a leave.
+
+        The home of the parent then believes this server about its own people, and that an admin of the child asks.
+        """
+        home = self._core.owner_of_name(parent)
+        is_judged = self._core.server_policy is not None and home is not None
+        return is_judged and home is not None and self._core.speaks(home, RIGHTS_VERSION)
 
     def _other_home(self, request: AboutArc) -> OwnerKind:
         """Return the owner of the child. UNOWNED if this server owns the parent, and needs no other server."""

@@ -22,6 +22,7 @@ from namegraph import (
     NodeId,
     NodeKind,
     Operation,
+    Policy,
     Reason,
     Subnet,
     checked_details,
@@ -154,6 +155,15 @@ def read_details(message: values.GroupDetails) -> dict[str, str]:
 def detailed_group(group: NodeId, details: GroupDetails) -> values.DetailedGroup:
     """Return a group with the details that it has."""
     return values.DetailedGroup(group=group, details=values.GroupDetails(**details.given()))
+
+
+def group_policy(group: NodeId, policy: Policy) -> values.GroupPolicy:
+    """Return a group with its policy."""
+    privileges = [
+        values.PrivilegeSubjects(privilege=privilege.value, subjects=subjects)
+        for privilege, subjects in policy.by_privilege()
+    ]
+    return values.GroupPolicy(group=group, preset=policy.preset.value, privileges=privileges)
 
 
 def create_operation(request: messages.CreateGroupRequest, known: KnownIds) -> CreateGroup:

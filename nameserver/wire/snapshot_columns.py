@@ -18,7 +18,7 @@ from namegraph import (
     UpdateRow,
     VirtualNodeRow,
 )
-from nameserver.wire.conversion import detailed_group
+from nameserver.wire.conversion import detailed_group, group_policy
 from shadowtree.v1 import admin_pb2 as messages
 
 OWNED, HELD = 1, 2
@@ -36,6 +36,7 @@ def encode_piece(piece: Piece) -> bytes:
         ancestor_sets=_ancestor_sets(piece.ancestor_sets) if piece.ancestor_sets else None,
         under_way=map(_under_way, piece.updates),
         details=[detailed_group(row.group, row.details) for row in piece.details],
+        policies=[group_policy(row.group, row.policy) for row in piece.policies],
     ).SerializeToString()
 
 

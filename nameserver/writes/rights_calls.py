@@ -45,7 +45,7 @@ from shadowtree.v1 import names_pb2 as values
 ADOPTIONS_LIMIT = 3
 """Attempts to adopt a policy, if groups are deleted meanwhile."""
 
-Grants = Iterable[messages.PrivilegeSubjects]
+Grants = Iterable[values.PrivilegeSubjects]
 
 
 class RightsCalls:
@@ -74,7 +74,7 @@ class RightsCalls:
         operation = SetPolicy(group, policy, request.without_admin)
         return conversion.change(await self._carry_out((operation,), request.request_id, context))
 
-    async def get_policy(self, request: messages.GetPolicyRequest, context: Context) -> messages.GroupPolicy:
+    async def get_policy(self, request: messages.GetPolicyRequest, context: Context) -> values.GroupPolicy:
         """Return the policy of a group of this server."""
         del context
         core = self._core
@@ -84,16 +84,9 @@ class RightsCalls:
             core.require_privilege(facts, Privilege.READ, group)
         if core.graph.group(group) is None:
             raise core.no_group(group)
-        policy = core.policy_of(group) or _open(group)
-        return messages.GroupPolicy(
-            group=group,
-            preset=policy.preset.value,
-            privileges=[
-                messages.PrivilegeSubjects(privilege=privilege.value, subjects=subjects)
-                for privilege, subjects in policy.by_privilege()
-            ],
-            is_judged=core.server_policy is not None,
-        )
+        found = conversion.group_policy(group, core.policy_of(group) or _open(group))
+        found.is_judged = core.server_policy is not None
+        return found
 
     async def adopt_policy(
         self, request: messages.AdoptPolicyRequest, context: Context

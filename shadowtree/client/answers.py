@@ -61,7 +61,7 @@ def _word(words: dict[int, Word], number: int) -> Word:
     return words[number]
 
 
-def read_policy(message: name_service_pb2.GroupPolicy) -> results.GroupPolicy:
+def read_policy(message: names_pb2.GroupPolicy) -> results.GroupPolicy:
     """Read the policy of a group."""
     return results.GroupPolicy(
         group=message.group,

@@ -170,9 +170,9 @@ def adopt_policy(
     return UnaryCall("AdoptPolicy", request, answers.read_adopted, request_id)
 
 
-def _wire_privileges(privileges: Mapping[str, Sequence[str]]) -> list[name_service_pb2.PrivilegeSubjects]:
+def _wire_privileges(privileges: Mapping[str, Sequence[str]]) -> list[names_pb2.PrivilegeSubjects]:
     return [
-        message_of(name_service_pb2.PrivilegeSubjects, privilege=privilege, subjects=list(subjects))
+        message_of(names_pb2.PrivilegeSubjects, privilege=privilege, subjects=list(subjects))
         for privilege, subjects in privileges.items()
     ]
 

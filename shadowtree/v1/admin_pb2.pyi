@@ -376,7 +376,7 @@ class MakeCutResponse(_message.Message):
     def __init__(self, revision: _Optional[str] = ...) -> None: ...
 
 class SnapshotChunk(_message.Message):
-    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "under_way", "end", "is_caught_up", "pieces", "log", "audiences", "mailboxes", "cursors", "unsettled", "reached", "messages_end", "details")
+    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "under_way", "end", "is_caught_up", "pieces", "log", "audiences", "mailboxes", "cursors", "unsettled", "reached", "messages_end", "details", "policies")
     class Nodes(_message.Message):
         __slots__ = ("numbers", "ids", "kinds", "homes", "places", "version_counters", "version_servers", "virtual_nodes", "representatives", "servers")
         NUMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -593,6 +593,7 @@ class SnapshotChunk(_message.Message):
     REACHED_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_END_FIELD_NUMBER: _ClassVar[int]
     DETAILS_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
     nodes: SnapshotChunk.Nodes
     arcs: SnapshotChunk.Arcs
     virtual_nodes: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.VirtualNode]
@@ -609,7 +610,8 @@ class SnapshotChunk(_message.Message):
     reached: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.Reached]
     messages_end: SnapshotChunk.MessagesEnd
     details: _containers.RepeatedCompositeFieldContainer[_names_pb2.DetailedGroup]
-    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ..., pieces: _Optional[_Iterable[bytes]] = ..., log: _Optional[_Iterable[_Union[SnapshotChunk.LogEntry, _Mapping]]] = ..., audiences: _Optional[_Iterable[_Union[SnapshotChunk.Audience, _Mapping]]] = ..., mailboxes: _Optional[_Iterable[_Union[SnapshotChunk.Mailbox, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[SnapshotChunk.Cursor, _Mapping]]] = ..., unsettled: _Optional[_Iterable[_Union[SnapshotChunk.Unsettled, _Mapping]]] = ..., reached: _Optional[_Iterable[_Union[SnapshotChunk.Reached, _Mapping]]] = ..., messages_end: _Optional[_Union[SnapshotChunk.MessagesEnd, _Mapping]] = ..., details: _Optional[_Iterable[_Union[_names_pb2.DetailedGroup, _Mapping]]] = ...) -> None: ...
+    policies: _containers.RepeatedCompositeFieldContainer[_names_pb2.GroupPolicy]
+    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ..., pieces: _Optional[_Iterable[bytes]] = ..., log: _Optional[_Iterable[_Union[SnapshotChunk.LogEntry, _Mapping]]] = ..., audiences: _Optional[_Iterable[_Union[SnapshotChunk.Audience, _Mapping]]] = ..., mailboxes: _Optional[_Iterable[_Union[SnapshotChunk.Mailbox, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[SnapshotChunk.Cursor, _Mapping]]] = ..., unsettled: _Optional[_Iterable[_Union[SnapshotChunk.Unsettled, _Mapping]]] = ..., reached: _Optional[_Iterable[_Union[SnapshotChunk.Reached, _Mapping]]] = ..., messages_end: _Optional[_Union[SnapshotChunk.MessagesEnd, _Mapping]] = ..., details: _Optional[_Iterable[_Union[_names_pb2.DetailedGroup, _Mapping]]] = ..., policies: _Optional[_Iterable[_Union[_names_pb2.GroupPolicy, _Mapping]]] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ("restart_grace_seconds",)

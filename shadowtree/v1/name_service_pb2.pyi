@@ -34,14 +34,6 @@ class SetDetailsRequest(_message.Message):
     if_none: bool
     def __init__(self, groups: _Optional[_Iterable[_Union[_names_pb2.DetailedGroup, _Mapping]]] = ..., request_id: _Optional[str] = ..., if_none: _Optional[bool] = ...) -> None: ...
 
-class PrivilegeSubjects(_message.Message):
-    __slots__ = ("privilege", "subjects")
-    PRIVILEGE_FIELD_NUMBER: _ClassVar[int]
-    SUBJECTS_FIELD_NUMBER: _ClassVar[int]
-    privilege: str
-    subjects: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, privilege: _Optional[str] = ..., subjects: _Optional[_Iterable[str]] = ...) -> None: ...
-
 class SetPolicyRequest(_message.Message):
     __slots__ = ("group", "preset", "privileges", "without_admin", "request_id")
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -51,10 +43,10 @@ class SetPolicyRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     group: str
     preset: str
-    privileges: _containers.RepeatedCompositeFieldContainer[PrivilegeSubjects]
+    privileges: _containers.RepeatedCompositeFieldContainer[_names_pb2.PrivilegeSubjects]
     without_admin: bool
     request_id: str
-    def __init__(self, group: _Optional[str] = ..., preset: _Optional[str] = ..., privileges: _Optional[_Iterable[_Union[PrivilegeSubjects, _Mapping]]] = ..., without_admin: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., preset: _Optional[str] = ..., privileges: _Optional[_Iterable[_Union[_names_pb2.PrivilegeSubjects, _Mapping]]] = ..., without_admin: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class GetPolicyRequest(_message.Message):
     __slots__ = ("group",)
@@ -62,27 +54,15 @@ class GetPolicyRequest(_message.Message):
     group: str
     def __init__(self, group: _Optional[str] = ...) -> None: ...
 
-class GroupPolicy(_message.Message):
-    __slots__ = ("group", "preset", "privileges", "is_judged")
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    PRESET_FIELD_NUMBER: _ClassVar[int]
-    PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
-    IS_JUDGED_FIELD_NUMBER: _ClassVar[int]
-    group: str
-    preset: str
-    privileges: _containers.RepeatedCompositeFieldContainer[PrivilegeSubjects]
-    is_judged: bool
-    def __init__(self, group: _Optional[str] = ..., preset: _Optional[str] = ..., privileges: _Optional[_Iterable[_Union[PrivilegeSubjects, _Mapping]]] = ..., is_judged: _Optional[bool] = ...) -> None: ...
-
 class AdoptPolicyRequest(_message.Message):
     __slots__ = ("preset", "privileges", "request_id")
     PRESET_FIELD_NUMBER: _ClassVar[int]
     PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     preset: str
-    privileges: _containers.RepeatedCompositeFieldContainer[PrivilegeSubjects]
+    privileges: _containers.RepeatedCompositeFieldContainer[_names_pb2.PrivilegeSubjects]
     request_id: str
-    def __init__(self, preset: _Optional[str] = ..., privileges: _Optional[_Iterable[_Union[PrivilegeSubjects, _Mapping]]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, preset: _Optional[str] = ..., privileges: _Optional[_Iterable[_Union[_names_pb2.PrivilegeSubjects, _Mapping]]] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class AdoptPolicyResponse(_message.Message):
     __slots__ = ("change", "groups")

@@ -59,7 +59,7 @@ class NameServiceStub:
         self.GetPolicy = channel.unary_unary(
                 '/shadowtree.v1.NameService/GetPolicy',
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.GetPolicyRequest.SerializeToString,
-                response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.GroupPolicy.FromString,
+                response_deserializer=shadowtree_dot_v1_dot_names__pb2.GroupPolicy.FromString,
                 _registered_method=True)
         self.AdoptPolicy = channel.unary_unary(
                 '/shadowtree.v1.NameService/AdoptPolicy',
@@ -407,7 +407,7 @@ def add_NameServiceServicer_to_server(servicer, server):
             'GetPolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPolicy,
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.GetPolicyRequest.FromString,
-                    response_serializer=shadowtree_dot_v1_dot_name__service__pb2.GroupPolicy.SerializeToString,
+                    response_serializer=shadowtree_dot_v1_dot_names__pb2.GroupPolicy.SerializeToString,
             ),
             'AdoptPolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.AdoptPolicy,
@@ -655,7 +655,7 @@ class NameService:
             target,
             '/shadowtree.v1.NameService/GetPolicy',
             shadowtree_dot_v1_dot_name__service__pb2.GetPolicyRequest.SerializeToString,
-            shadowtree_dot_v1_dot_name__service__pb2.GroupPolicy.FromString,
+            shadowtree_dot_v1_dot_names__pb2.GroupPolicy.FromString,
             options,
             channel_credentials,
             insecure,

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19shadowtree/v1/names.proto\x12\rshadowtree.v1\"R\n\x06\x45\x66\x66\x65\x63t\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.shadowtree.v1.EffectKind\x12\x0e\n\x06groups\x18\x02 \x03(\t\x12\x0f\n\x07servers\x18\x03 \x03(\t\"k\n\x06\x43hange\x12\x10\n\x08revision\x18\x01 \x01(\t\x12&\n\x07\x65\x66\x66\x65\x63ts\x18\x02 \x03(\x0b\x32\x15.shadowtree.v1.Effect\x12\x11\n\tunchanged\x18\x03 \x03(\r\x12\x14\n\x0c\x64\x65tails_kept\x18\x04 \x01(\x08\"8\n\x0cGroupDetails\x12\x18\n\x0b\x64\x65scription\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_description\"L\n\rDetailedGroup\x12\r\n\x05group\x18\x01 \x01(\t\x12,\n\x07\x64\x65tails\x18\x02 \x01(\x0b\x32\x1b.shadowtree.v1.GroupDetails\"*\n\x06Target\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\texcluding\x18\x02 \x03(\t*N\n\tChildKind\x12\x13\n\x0f\x43HILD_KIND_AUTO\x10\x00\x12\x14\n\x10\x43HILD_KIND_GROUP\x10\x01\x12\x16\n\x12\x43HILD_KIND_PROCESS\x10\x02*~\n\x08\x41rcState\x12\x19\n\x15\x41RC_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x41RC_STATE_NORMAL\x10\x01\x12\x14\n\x10\x41RC_STATE_SHADOW\x10\x02\x12\x12\n\x0e\x41RC_STATE_FADE\x10\x03\x12\x17\n\x13\x41RC_STATE_SUSPENDED\x10\x04*\xbf\x01\n\nEffectKind\x12\x1b\n\x17\x45\x46\x46\x45\x43T_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12\x45\x46\x46\x45\x43T_KIND_FORMED\x10\x01\x12\x15\n\x11\x45\x46\x46\x45\x43T_KIND_GROWN\x10\x02\x12\x17\n\x13\x45\x46\x46\x45\x43T_KIND_CHANGED\x10\x03\x12\x16\n\x12\x45\x46\x46\x45\x43T_KIND_BROKEN\x10\x04\x12\x1a\n\x16\x45\x46\x46\x45\x43T_KIND_CONTROLLED\x10\x05\x12\x18\n\x14\x45\x46\x46\x45\x43T_KIND_RELEASED\x10\x06\x42\x39\n\rshadowtree.v1B\nNamesProtoP\x01Z\x1ashadowtree/v1;shadowtreev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19shadowtree/v1/names.proto\x12\rshadowtree.v1\"R\n\x06\x45\x66\x66\x65\x63t\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.shadowtree.v1.EffectKind\x12\x0e\n\x06groups\x18\x02 \x03(\t\x12\x0f\n\x07servers\x18\x03 \x03(\t\"k\n\x06\x43hange\x12\x10\n\x08revision\x18\x01 \x01(\t\x12&\n\x07\x65\x66\x66\x65\x63ts\x18\x02 \x03(\x0b\x32\x15.shadowtree.v1.Effect\x12\x11\n\tunchanged\x18\x03 \x03(\r\x12\x14\n\x0c\x64\x65tails_kept\x18\x04 \x01(\x08\"8\n\x0cGroupDetails\x12\x18\n\x0b\x64\x65scription\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_description\"L\n\rDetailedGroup\x12\r\n\x05group\x18\x01 \x01(\t\x12,\n\x07\x64\x65tails\x18\x02 \x01(\x0b\x32\x1b.shadowtree.v1.GroupDetails\"*\n\x06Target\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\texcluding\x18\x02 \x03(\t\"8\n\x11PrivilegeSubjects\x12\x11\n\tprivilege\x18\x01 \x01(\t\x12\x10\n\x08subjects\x18\x02 \x03(\t\"u\n\x0bGroupPolicy\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06preset\x18\x02 \x01(\t\x12\x34\n\nprivileges\x18\x03 \x03(\x0b\x32 .shadowtree.v1.PrivilegeSubjects\x12\x11\n\tis_judged\x18\x04 \x01(\x08*N\n\tChildKind\x12\x13\n\x0f\x43HILD_KIND_AUTO\x10\x00\x12\x14\n\x10\x43HILD_KIND_GROUP\x10\x01\x12\x16\n\x12\x43HILD_KIND_PROCESS\x10\x02*~\n\x08\x41rcState\x12\x19\n\x15\x41RC_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x41RC_STATE_NORMAL\x10\x01\x12\x14\n\x10\x41RC_STATE_SHADOW\x10\x02\x12\x12\n\x0e\x41RC_STATE_FADE\x10\x03\x12\x17\n\x13\x41RC_STATE_SUSPENDED\x10\x04*\xbf\x01\n\nEffectKind\x12\x1b\n\x17\x45\x46\x46\x45\x43T_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12\x45\x46\x46\x45\x43T_KIND_FORMED\x10\x01\x12\x15\n\x11\x45\x46\x46\x45\x43T_KIND_GROWN\x10\x02\x12\x17\n\x13\x45\x46\x46\x45\x43T_KIND_CHANGED\x10\x03\x12\x16\n\x12\x45\x46\x46\x45\x43T_KIND_BROKEN\x10\x04\x12\x1a\n\x16\x45\x46\x46\x45\x43T_KIND_CONTROLLED\x10\x05\x12\x18\n\x14\x45\x46\x46\x45\x43T_KIND_RELEASED\x10\x06\x42\x39\n\rshadowtree.v1B\nNamesProtoP\x01Z\x1ashadowtree/v1;shadowtreev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,12 +32,12 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shadowtree.v1.names_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rshadowtree.v1B\nNamesProtoP\001Z\032shadowtree/v1;shadowtreev1'
-  _globals['_CHILDKIND']._serialized_start=417
-  _globals['_CHILDKIND']._serialized_end=495
-  _globals['_ARCSTATE']._serialized_start=497
-  _globals['_ARCSTATE']._serialized_end=623
-  _globals['_EFFECTKIND']._serialized_start=626
-  _globals['_EFFECTKIND']._serialized_end=817
+  _globals['_CHILDKIND']._serialized_start=594
+  _globals['_CHILDKIND']._serialized_end=672
+  _globals['_ARCSTATE']._serialized_start=674
+  _globals['_ARCSTATE']._serialized_end=800
+  _globals['_EFFECTKIND']._serialized_start=803
+  _globals['_EFFECTKIND']._serialized_end=994
   _globals['_EFFECT']._serialized_start=44
   _globals['_EFFECT']._serialized_end=126
   _globals['_CHANGE']._serialized_start=128
@@ -48,4 +48,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DETAILEDGROUP']._serialized_end=371
   _globals['_TARGET']._serialized_start=373
   _globals['_TARGET']._serialized_end=415
+  _globals['_PRIVILEGESUBJECTS']._serialized_start=417
+  _globals['_PRIVILEGESUBJECTS']._serialized_end=473
+  _globals['_GROUPPOLICY']._serialized_start=475
+  _globals['_GROUPPOLICY']._serialized_end=592
 # @@protoc_insertion_point(module_scope)

@@ -89,3 +89,23 @@ class Target(_message.Message):
     group: str
     excluding: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, group: _Optional[str] = ..., excluding: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PrivilegeSubjects(_message.Message):
+    __slots__ = ("privilege", "subjects")
+    PRIVILEGE_FIELD_NUMBER: _ClassVar[int]
+    SUBJECTS_FIELD_NUMBER: _ClassVar[int]
+    privilege: str
+    subjects: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, privilege: _Optional[str] = ..., subjects: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GroupPolicy(_message.Message):
+    __slots__ = ("group", "preset", "privileges", "is_judged")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PRESET_FIELD_NUMBER: _ClassVar[int]
+    PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
+    IS_JUDGED_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    preset: str
+    privileges: _containers.RepeatedCompositeFieldContainer[PrivilegeSubjects]
+    is_judged: bool
+    def __init__(self, group: _Optional[str] = ..., preset: _Optional[str] = ..., privileges: _Optional[_Iterable[_Union[PrivilegeSubjects, _Mapping]]] = ..., is_judged: _Optional[bool] = ...) -> None: ...

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pyarrow.parquet as pq
 
 from shadowtree.client.foreign_text import printable
-from shadowtree.client.snapshots.schema import DETAILS_TABLE, MANIFEST, MESSAGE_TABLES, TABLES
+from shadowtree.client.snapshots.schema import DETAILS_TABLE, MANIFEST, MESSAGE_TABLES, POLICIES_TABLE, TABLES
 from shadowtree.client.snapshots.tables import SnapshotCollector, SnapshotTables
 from shadowtree.results import Snapshot
 from shadowtree.v1 import admin_pb2
@@ -88,7 +88,7 @@ def forget_snapshots(folder: Path) -> None:
     """Delete the snapshots in a folder, and nothing else."""
     for manifest in sorted(folder.glob(f"*/{MANIFEST}")):
         manifest.unlink()
-        for name in (*TABLES, DETAILS_TABLE, *MESSAGE_TABLES):
+        for name in (*TABLES, DETAILS_TABLE, POLICIES_TABLE, *MESSAGE_TABLES):
             (manifest.parent / f"{name}.parquet").unlink(missing_ok=True)
         if not any(manifest.parent.iterdir()):
             manifest.parent.rmdir()

@@ -77,6 +77,19 @@ DETAILS_SCHEMA: Final = pa.schema(
 )
 """Table of the details of groups. The audit does not read it."""
 
+POLICIES_TABLE: Final = "policies"
+
+POLICY_PRIVILEGES: Final = ("view", "check", "read", "refer", "optin", "optout", "deliver", "manage", "admin")
+
+POLICIES_SCHEMA: Final = pa.schema(
+    [
+        _column("group", pa.string()),
+        _column("preset", pa.string()),
+        *(_column(privilege, _STRINGS) for privilege in POLICY_PRIVILEGES),
+    ]
+)
+"""Table of the policies of groups. The audit does not read it."""
+
 MESSAGE_TABLES: Final[dict[str, pa.Schema]] = {
     "message_log": pa.schema(
         [

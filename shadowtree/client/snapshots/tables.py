@@ -19,6 +19,9 @@ from shadowtree.client.snapshots.schema import (
     DETAILS_SCHEMA,
     DETAILS_TABLE,
     MESSAGE_TABLES,
+    POLICIES_SCHEMA,
+    POLICIES_TABLE,
+    POLICY_PRIVILEGES,
     SCHEMA_VERSION,
     TABLES,
 )
@@ -62,6 +65,7 @@ class SnapshotCollector:
         self._sets: dict[int, tuple[bytes, int]] = {}
         self._under_way: list[admin_pb2.SnapshotChunk.UnderWay] = []
         self._details: dict[str, dict[str, str]] = {}
+        self._policies: dict[str, tuple[str, dict[str, list[str]]]] = {}
         self._messages = MessageCollector()
         self._end: admin_pb2.SnapshotChunk.End | None = None
         self._ended_at = datetime.now(UTC)
@@ -92,6 +96,9 @@ class SnapshotCollector:
             self._sets[node] = ancestors, size
         self._under_way += chunk.under_way
         self._details.update((each.group, details_in(each.details)) for each in chunk.details)
+        for policy in chunk.policies:
+            subjects = {each.privilege: list(each.subjects) for each in policy.privileges}
+            self._policies[policy.group] = policy.preset, subjects
         self._messages.take(chunk)
         if chunk.HasField("end"):
             self._end = chunk.end
@@ -119,6 +126,7 @@ class SnapshotCollector:
             "ancestors": sorted((node, found) for node, (found, _) in self._sets.items() if node in of_held),
             "updates": self._updates(),
             DETAILS_TABLE: self._detail_rows(),
+            POLICIES_TABLE: self._policy_rows(),
             **self._messages.tables(),
         }
         manifest = {**_manifest(end), "messages": self._messages.ends()}
@@ -180,6 +188,12 @@ class SnapshotCollector:
         there = sorted((group, each) for group, each in self._details.items() if each)
         return [(group, *map(each.get, DETAILS_SCHEMA.names[1:])) for group, each in there]
 
+    def _policy_rows(self) -> list[tuple[Any, ...]]:
+        return [
+            (group, preset, *(subjects.get(privilege, []) for privilege in POLICY_PRIVILEGES))
+            for group, (preset, subjects) in sorted(self._policies.items())
+        ]
+
     def _updates(self) -> list[tuple[Any, ...]]:
         return [
             (
@@ -208,6 +222,7 @@ def _items_of(chunk: admin_pb2.SnapshotChunk) -> int:
     """Return the number of rows of a chunk, plus names in lists of its rows."""
     rows = len(chunk.nodes.ids) + len(chunk.nodes.servers) + len(chunk.arcs.parents)
     rows += len(chunk.ancestor_sets.sets) + len(chunk.virtual_nodes) + len(chunk.under_way) + len(chunk.details)
+    rows += len(chunk.policies) + sum(len(each.subjects) for policy in chunk.policies for each in policy.privileges)
     rows += len(chunk.log) + len(chunk.audiences) + len(chunk.mailboxes)
     rows += len(chunk.cursors) + len(chunk.unsettled) + len(chunk.reached)
     return rows + sum(len(entry.targets) for entry in chunk.log) + sum(len(row.targets) for row in chunk.reached)
@@ -280,7 +295,7 @@ def _where(is_there: Numbers, column: Numbers) -> Numbers:
 
 
 def _table(name: str, rows: dict[str, Any] | Sequence[tuple[Any, ...]]) -> pa.Table:
-    schema = {**TABLES, **MESSAGE_TABLES, DETAILS_TABLE: DETAILS_SCHEMA}[name]
+    schema = {**TABLES, **MESSAGE_TABLES, DETAILS_TABLE: DETAILS_SCHEMA, POLICIES_TABLE: POLICIES_SCHEMA}[name]
     if not isinstance(rows, dict):
         columns = list(zip(*rows, strict=True)) or [()] * len(schema)
         rows = dict(zip(schema.names, columns, strict=True))

@@ -8,6 +8,7 @@ from threading import Event, Thread
 import grpc
 import pytest
 
+import shadowtree
 from namegraph import MUTUAL_TLS_VERSION
 from nameserver.session.frames import Goodbye, GoodbyeReason, Hello, decode, encode
 from nameserver.transport.peer_streams import DialledStream
@@ -287,3 +288,20 @@ def test_a_federation_in_plain_text_moves_to_tls_one_pair_after_the_other(tmp_pa
         members = federation.clients["c.example"].resolve("all@a.example").processes
         assert len(members) == 9
         assert all(set(versions(name).values()) == {8} for name in names)
+
+
+def test_either_end_may_end_an_arc(two):
+    """A group of one organisation is nested at another one, where its own operators may change nothing else."""
+    closed = {"operators": ["it@nobody.example"], "default_preset": "public"}
+    for name in ("a.example", "b.example"):
+        two.start(name, policy=closed)
+    wait_until(two.are_connected, "sessions over mutual TLS")
+    a, b = two.clients["a.example"], two.clients["b.example"]
+    a.create_group("staff@a.example")
+    b.create_group("lab@b.example")
+    b.join("lab@b.example", "staff@a.example")
+    b.join("lab@b.example", "robot@nobody.example")
+    with pytest.raises(shadowtree.PermissionDenied, match=r"guest@a\.example may not do that: it needs `manage`"):
+        a.leave("lab@b.example", "robot@nobody.example")
+    a.leave("lab@b.example", "staff@a.example")
+    assert not b.check("lab@b.example", "staff@a.example")

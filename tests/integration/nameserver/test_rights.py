@@ -4,7 +4,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
-from shadowtree.v1 import admin_pb2, name_service_pb2
+from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
 from shadowtree.v1.delivery_pb2 import SetDeliveryRequest
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
 
@@ -50,7 +50,7 @@ def test_the_maker_of_a_group_manages_it_and_policies_are_durable(start, server)
     assert (code, reason) == (grpc.StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED")
     assert (facts["privilege"], facts["group"], facts["admins"]) == ("manage", G, "ann@a.example")
     change = name_service_pb2.SetPolicyRequest(
-        group=G, privileges=[name_service_pb2.PrivilegeSubjects(privilege="manage", subjects=["bob@a.example"])]
+        group=G, privileges=[names_pb2.PrivilegeSubjects(privilege="manage", subjects=["bob@a.example"])]
     )
     assert refused(server.names.SetPolicy, change, bob)[2]["privilege"] == "admin"
     server.names.SetPolicy(change, metadata=ann, timeout=SECONDS)
@@ -107,7 +107,7 @@ def test_a_key_is_good_for_its_privileges_alone(server):
 )
 def test_a_wrong_policy_is_refused_by_the_field(server, request_of, field, says):
     server.names.CreateGroup(name_service_pb2.CreateGroupRequest(group=G), timeout=SECONDS)
-    given = [name_service_pb2.PrivilegeSubjects(privilege=p, subjects=s) for p, s in request_of.get("privileges", ())]
+    given = [names_pb2.PrivilegeSubjects(privilege=p, subjects=s) for p, s in request_of.get("privileges", ())]
     request = name_service_pb2.SetPolicyRequest(group=G, preset=request_of.get("preset", ""), privileges=given)
     with pytest.raises(grpc.RpcError) as caught:
         server.names.SetPolicy(request, timeout=SECONDS)
@@ -157,7 +157,7 @@ def test_the_groups_of_a_caller_of_another_server_count_at_the_home_of_a_group(c
     managed = name_service_pb2.SetPolicyRequest(
         group="lab@b.example",
         preset="public",
-        privileges=[name_service_pb2.PrivilegeSubjects(privilege="manage", subjects=["managers@b.example"])],
+        privileges=[names_pb2.PrivilegeSubjects(privilege="manage", subjects=["managers@b.example"])],
     )
     other.names.SetPolicy(managed, timeout=SECONDS)
     join = name_service_pb2.JoinRequest(parent="lab@b.example", child="robot@nobody.example")

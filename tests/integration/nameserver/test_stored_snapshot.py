@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import shadowtree
-from shadowtree.client.snapshots.schema import DETAILS_TABLE, TABLES
+from shadowtree.client.snapshots.schema import DETAILS_TABLE, POLICIES_TABLE, TABLES
 from tests.integration.nameserver.warm_process import run_command
 
 
@@ -13,7 +13,8 @@ def snapshot(out, *options):
 
 
 def tables(folder):
-    return {name: pq.read_table(folder / f"{name}.parquet").to_pylist() for name in (*TABLES, DETAILS_TABLE)}
+    names = (*TABLES, DETAILS_TABLE, POLICIES_TABLE)
+    return {name: pq.read_table(folder / f"{name}.parquet").to_pylist() for name in names}
 
 
 def test_database_and_server_tell_the_same(postgresql, start, tmp_path):
@@ -26,6 +27,7 @@ def test_database_and_server_tell_the_same(postgresql, start, tmp_path):
             names.join(parent, child)
         names.leave("e@b.c", "ann@e.f")
         names.set_group("d@b.c", description="Robots 🤖")
+        names.set_policy("d@b.c", "secret", privileges={"manage": ["ann@e.f"], "admin": ["it@b.c"]})
         told = names.snapshot(tmp_path / "told")
     config = tmp_path / "names.toml"
     config.write_text(f'database = "{url}"\nsubnets = ["b.c"]\n')
@@ -36,6 +38,9 @@ def test_database_and_server_tell_the_same(postgresql, start, tmp_path):
     expected = tables(tmp_path / "told" / told.server)
     assert len(expected["arcs"]) == 4
     assert expected[DETAILS_TABLE] == [{"group": "d@b.c", "description": "Robots 🤖"}]
+    (policy,) = expected[POLICIES_TABLE]
+    assert (policy["group"], policy["preset"], policy["view"]) == ("d@b.c", "secret", ["members"])
+    assert (policy["refer"], policy["manage"], policy["admin"]) == ([], ["ann@e.f"], ["it@b.c"])
     assert tables(tmp_path / "beside" / told.server) == expected
     assert tables(tmp_path / "after" / told.server) == expected
 

@@ -7,14 +7,16 @@ from pyroaring import BitMap
 
 from namegraph.events import SetDetails
 from namegraph.model.names import parse_name
-from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, SetPolicy
 from namegraph.model.outcomes import Committed
+from namegraph.model.policies import Preset
 from namegraph.model.rows import RequestId
 from namegraph.snapshot import reader as snapshot_module
 from nameserver.wire.snapshot_columns import encode_end, encode_piece, encode_together
 from shadowtree.client.snapshots.tables import SnapshotCollector
 from shadowtree.v1 import admin_pb2
 from tests.cores import CoreUnderTest
+from tests.rights_scene import policy
 from tests.snapshots import tables_of
 
 
@@ -149,6 +151,28 @@ def test_descriptions_are_those_of_the_step_at_which_the_snapshot_begins(core, m
         {"group": "changed@a.x", "description": "anew"},
         {"group": "kept@a.x", "description": "kept"},
         {"group": "late@a.x", "description": "in time"},
+    ]
+
+
+def test_policies_are_those_of_the_step_at_which_the_snapshot_begins(core, monkeypatch):
+    monkeypatch.setattr(snapshot_module, "PIECE_ROWS", 1)
+    core.create(*(f"{name}@a.x" for name in ("kept", "changed", "deleted", "open")))
+    for name in ("kept", "changed", "deleted"):
+        core.ask(SetPolicy(parse_name(f"{name}@a.x"), policy(f"{name}@a.x", Preset.HIDDEN)))
+
+    def change_all():
+        core.ask(SetPolicy(parse_name("changed@a.x"), policy("changed@a.x", Preset.SECRET)))
+        core.ask(DeleteGroup(parse_name("deleted@a.x")))
+        changes.clear()
+
+    changes = [change_all]
+    found = tables_of(core.core, between=lambda: [change() for change in changes])[1]["policies"]
+    assert [(row["group"], row["preset"], row["check"]) for row in found] == [
+        (f"{name}@a.x", "hidden", ["members"]) for name in ("changed", "deleted", "kept")
+    ]
+    assert [(row["group"], row["preset"]) for row in tables_of(core.core)[1]["policies"]] == [
+        ("changed@a.x", "secret"),
+        ("kept@a.x", "hidden"),
     ]
 
 
