@@ -49,10 +49,10 @@ def test_the_rules_for_details_load_nothing_of_the_core_but_those_for_names():
     assert loaded == {"namegraph", "namegraph.model", *rules}
 
 
-def test_the_client_shares_the_rules_for_names_and_details_alone():
+def test_the_client_shares_the_rules_for_names_details_and_audit_logs_alone():
     shared = {
         namegraph._HOME[name]
         for source in (ROOT / "shadowtree").rglob("*.py")
         for _, name in imports_of_the_core(source)
     }
-    assert shared == {"namegraph.model.group_details", "namegraph.model.names"}
+    assert shared == {"namegraph.model.audit_chain", "namegraph.model.group_details", "namegraph.model.names"}
