@@ -103,9 +103,9 @@ def name_service_handlers(
     cross_checks = _cross_checks(core, checks, resolutions, routing, forwarder, run_loop)
     request_ids = RequestIds()
     listed = SubnetGuard(core=core, routing=routing)
-    memberships = MembershipCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
     facts = FactsOfCallers(core=core, forwarder=forwarder)
     judging = Judging(core=core, facts=facts)
+    memberships = MembershipCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder, judging=judging)
     updates = UpdateCalls(
         run_loop=run_loop,
         graph=core.graph,
@@ -145,9 +145,9 @@ def name_service_handlers(
         core=core, resolver=resolver, run_loop=run_loop, routing=routing, resolutions=resolutions, parts=parts
     )
     confirmations = Confirmations(core=core, parts=parts, forwarder=forwarder)
-    group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
-    spellings = SpellingCalls(core=core, routing=routing, forwarder=forwarder)
-    exports = ExportCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
+    group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder, judging=judging)
+    spellings = SpellingCalls(core=core, routing=routing, forwarder=forwarder, judging=judging)
+    exports = ExportCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder, judging=judging)
     bulk_checks = BulkCheckCalls(
         core=core,
         checks=checks,
@@ -188,7 +188,7 @@ def name_service_handlers(
     resolve = homes.stream("Resolve", _only_group, reading(streams.resolve))
     list_memberships = reading(memberships.list_memberships, _members)
     known_checks = _known_checks(core, checks, routing, judging, directory)
-    changes = ChangeCalls(core=core, run_loop=run_loop, routing=routing, revisions=revisions)
+    changes = ChangeCalls(core=core, run_loop=run_loop, routing=routing, revisions=revisions, judging=judging)
     list_changes = homes.stream("ListChanges", _group_or_subnet, changes.list_changes)
     watch = homes.stream("Watch", _group_or_subnet, changes.watch)
     return {

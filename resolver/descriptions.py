@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -110,6 +110,60 @@ def describe(
         pathnames=tuple(sorted(listed[:pathname_limit])),
         pathnames_truncated=len(listed) > pathname_limit,
     )
+
+
+def describe_told(
+    graph: NameGraph,
+    node: NodeIndex,
+    *,
+    home: ServerId,
+    pathname_limit: int,
+    is_readable: Callable[[NodeId], bool],
+    tells_parents: bool,
+) -> GroupRecord:
+    """Describe a group by the arcs that a caller may know: all arcs from the group, and those from readable groups.
+
+    Loops and records of duplication control rest on all arcs. They are left out, and every arc counts as normal.
+
+    `is_readable`: returns True for a group whose arcs the caller may know. `tells_parents`: True if the caller may know
+    all arcs to the group.
+    """
+    ids = graph.ids
+    listed = list(islice(_told_pathnames(graph, node, is_readable), pathname_limit + 1))
+    parents = [parent for parent, _ in graph.arcs_into(node) if tells_parents or is_readable(ids[parent])]
+    return GroupRecord(
+        group=ids[node],
+        home=home,
+        virtual_node=None,
+        parents=tuple(
+            Neighbour(name, NodeKind.GROUP, ArcState.NORMAL) for name in sorted(map(ids.__getitem__, parents))
+        ),
+        children=tuple(
+            Neighbour(ids[child], graph.kind(child), ArcState.NORMAL)
+            for child, _ in sorted(graph.arcs_from(node), key=lambda item: ids[item[0]])
+        ),
+        rd_records=(),
+        rd_records_truncated=False,
+        pathnames=tuple(sorted(listed[:pathname_limit])),
+        pathnames_truncated=len(listed) > pathname_limit,
+    )
+
+
+def _told_pathnames(
+    graph: NameGraph, node: NodeIndex, is_readable: Callable[[NodeId], bool]
+) -> Iterator[tuple[NodeId, ...]]:
+    """Yield the pathnames to a group over arcs from readable groups. Each begins at a group that no other such arc
+    enters, or that ends a loop."""
+    ids = graph.ids
+    pending: list[tuple[NodeIndex, ...]] = [(node,)]
+    while pending:
+        path = pending.pop()
+        above = sorted((parent for parent, _ in graph.arcs_into(path[0])), key=ids.__getitem__, reverse=True)
+        longer = [(parent, *path) for parent in above if parent not in path and is_readable(ids[parent])]
+        if longer:
+            pending += longer
+        else:
+            yield tuple(ids[step] for step in path)
 
 
 def _rd_records(

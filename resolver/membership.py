@@ -33,7 +33,7 @@ from namegraph import (
     prove,
     sorted_in_slices,
 )
-from resolver.descriptions import GroupRecord, describe
+from resolver.descriptions import GroupRecord, describe, describe_told
 from resolver.group_order import GroupOrder
 from resolver.plans import ATTEMPTS, PlanCache, PlanStep, ResolvePlan
 from resolver.steps import Prepared, assemble, deliveries, prepare
@@ -264,20 +264,51 @@ class MembershipResolver:
         home = self._core.home_of(group)
         return describe(graph, ancestors, node, blocked=blocked, home=home, pathname_limit=pathname_limit)
 
+    def describe_told(
+        self,
+        group: NodeId,
+        *,
+        pathname_limit: int,
+        is_readable: Callable[[NodeId], bool],
+        tells_parents: bool,
+    ) -> GroupRecord:
+        """Describe a group for a caller that may read it, by the arcs that the caller may know alone.
+
+        `is_readable`: returns True for a group whose arcs the caller may know. `tells_parents`: True if the caller may
+        know all arcs to the group.
+        """
+        node = self._require_group(group)
+        home = self._core.home_of(group)
+        return describe_told(
+            self._graph,
+            node,
+            home=home,
+            pathname_limit=pathname_limit,
+            is_readable=is_readable,
+            tells_parents=tells_parents,
+        )
+
     def groups(self, *, subnet: Subnet | None, after: NodeId | None, limit: int) -> list[NodeId]:
         """Return at most `limit` groups of this server behind `after`, in the order of their ids."""
         return list(islice(self.group_order.groups(subnet=subnet, after=after), limit))
 
-    def export(self, *, subnet: Subnet | None, state: CoreQueries | None = None) -> Iterator[ExportRow]:
+    def export(
+        self,
+        *,
+        subnet: Subnet | None,
+        state: CoreQueries | None = None,
+        is_told: Callable[[NodeId], bool] | None = None,
+    ) -> Iterator[ExportRow]:
         """Yield all arcs of this server's groups by parent and child.
 
-        `state`: the present state, kept until the end. None if no step comes between.
+        `state`: the present state, kept until the end. None if no step comes between. `is_told`: returns False for a
+        group that is left out. None for all groups.
         """
         core = self._core if state is None else state
         graph = core.graph
         for group in self.group_order.groups(subnet=subnet, after=None):
             node = graph.group(group)
-            if node is None:
+            if node is None or (is_told is not None and not is_told(group)):
                 continue
             known = [*graph.children[node], *(core.suspended_children(node) if graph.suspended else ())]
             for name, kind in sorted(zip(graph.ids.of(known), graph.kinds.of(known), strict=True)):

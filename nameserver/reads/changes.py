@@ -9,19 +9,25 @@ here, and no reader hears of a change that a crash could undo. The place after a
     the server never saw the update, or lost it with its database -> HISTORY_FORGOTTEN
     only the coordinator of the update knows of it -> as for a read that must reflect the revision
 
+A server that judges its callers tells the changes of groups that exist and that the caller may read when a piece of the
+answer is made. Operators are told all. Of an update whose changes are not listed, other readers learn that it happened.
+
 Source: docs/cli.md, "Changes"; docs/decisions/0018-record-of-changes.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from namegraph import (
+    CallerFacts,
     ChangeKind,
     ChangeRecord,
     ChangeSet,
     CoreQueries,
     NodeId,
+    Privilege,
     Reason,
     RecordedChange,
     RefusedError,
@@ -33,6 +39,7 @@ from namegraph import (
     subnet_of,
 )
 from nameserver.calls.adapters import Chunks, Context
+from nameserver.calls.judging import Judging
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.run_loop import RunLoop
 from nameserver.routing.ownership import Routing
@@ -55,7 +62,10 @@ _KINDS = {
 class ChangeCalls:
     """Servicer of ListChanges and Watch about this server's groups."""
 
-    def __init__(self, *, core: CoreQueries, run_loop: RunLoop, routing: Routing, revisions: Revisions) -> None:
+    def __init__(
+        self, *, core: CoreQueries, run_loop: RunLoop, routing: Routing, revisions: Revisions, judging: Judging
+    ) -> None:
+        self._judging = judging
         self._core = core
         self._revisions = revisions
         self._routing = routing
@@ -64,17 +74,38 @@ class ChangeCalls:
     async def list_changes(self, request: messages.ListChangesRequest, context: Context) -> Chunks:
         """Return the recorded changes, the oldest first."""
         group = self._group_of(request)
+        facts = await self._facts(group)
         after = await self._place_after(request.after_revision, context) if request.after_revision else 0
-        return self._recorded(group, after, told_from=request.told_from_ms)
+        return self._recorded(group, after, facts, told_from=request.told_from_ms)
 
     async def watch(self, request: messages.WatchRequest, context: Context) -> Chunks:
         """Return the changes recorded after a revision, or from now on, until the caller ends the stream."""
         group = self._group_of(request)
+        facts = await self._facts(group)
         if request.after_revision:
             after = await self._place_after(request.after_revision, context)
         else:
             after = await self._run_loop.newest_change()
-        return self._followed(group, after)
+        return self._followed(group, after, facts)
+
+    async def _facts(self, group: NodeId | None) -> CallerFacts | None:
+        """Return the facts on the caller. None if it is told all.
+
+        Raises `RefusedError` if it may not read the group.
+        """
+        facts = await self._judging.all_facts()
+        if facts is None or self._core.rights_of(facts).is_operator:
+            return None
+        if group is not None:
+            await self._judging.require(Privilege.READ, group)
+        return facts
+
+    def _readable(self, facts: CallerFacts | None) -> Callable[[NodeId], bool] | None:
+        """Return a function that tells if the caller may read a group at present. None if it may read all groups."""
+        if facts is None:
+            return None
+        core, rights = self._core, self._core.rights_of(facts)
+        return lambda group: core.graph.group(group) is not None and rights.has(Privilege.READ, group)
 
     def _group_of(self, request: messages.ListChangesRequest | messages.WatchRequest) -> NodeId | None:
         """Return the requested group.
@@ -90,18 +121,22 @@ class ChangeCalls:
         self._routing.require_owned(subnet_of(group))
         return group
 
-    async def _recorded(self, group: NodeId | None, after: int, *, told_from: int) -> AsyncGenerator[bytes, None]:
+    async def _recorded(
+        self, group: NodeId | None, after: int, facts: CallerFacts | None, *, told_from: int
+    ) -> AsyncGenerator[bytes, None]:
         yield _opening(self._core.revision)
         while True:
             wanted = ChangesWanted(UPDATES_PER_READ, after=after, told_from=told_from)
             records = (await self._run_loop.read_changes(wanted)).records
             if records:
-                yield _chunk(records, group)
+                yield _chunk(records, group, self._readable(facts))
             if len(records) < UPDATES_PER_READ:
                 return
             after = records[-1].number
 
-    async def _followed(self, group: NodeId | None, after: int) -> AsyncGenerator[bytes, None]:
+    async def _followed(
+        self, group: NodeId | None, after: int, facts: CallerFacts | None
+    ) -> AsyncGenerator[bytes, None]:
         yield _opening(self._core.revision)
         while True:
             written = self._run_loop.next_changes()
@@ -109,7 +144,7 @@ class ChangeCalls:
             if found.oldest is not None and found.oldest > after + 1:
                 raise _forgotten("the reader was too slow", found.records)
             if found.records:
-                chunk = _chunk(found.records, group)
+                chunk = _chunk(found.records, group, self._readable(facts))
                 after = found.records[-1].number
                 yield chunk
             if len(found.records) < UPDATES_PER_READ:
@@ -157,15 +192,35 @@ def _opening(revision: str) -> bytes:
     return messages.ChangesChunk(revision=revision).SerializeToString()
 
 
-def _chunk(records: Sequence[ChangeRecord], group: NodeId | None) -> bytes:
-    updates = (_told(record, decode_changes(record.changes), group) for record in records)
+def _chunk(
+    records: Sequence[ChangeRecord], group: NodeId | None, is_readable: Callable[[NodeId], bool] | None
+) -> bytes:
+    updates = (_told(record, decode_changes(record.changes), group, is_readable) for record in records)
     return messages.ChangesChunk(updates=[update for update in updates if update is not None]).SerializeToString()
 
 
-def _told(record: ChangeRecord, changes: ChangeSet, group: NodeId | None) -> messages.RecordedUpdate | None:
-    """Return the message for one record. None if the record changed nothing of the requested group."""
+def _readable_changes(changes: ChangeSet, is_readable: Callable[[NodeId], bool]) -> ChangeSet:
+    """Return the listed changes of readable groups alone, and their numbers."""
+    listed = tuple(change for change in changes.listed if is_readable(change.group))
+    count = Counter(change.kind for change in listed)
+    return ChangeSet(
+        created=count[ChangeKind.CREATED],
+        deleted=count[ChangeKind.DELETED],
+        joined=count[ChangeKind.JOINED],
+        left=count[ChangeKind.LEFT],
+        listed=listed,
+    )
+
+
+def _told(
+    record: ChangeRecord, changes: ChangeSet, group: NodeId | None, is_readable: Callable[[NodeId], bool] | None
+) -> messages.RecordedUpdate | None:
+    """Return the message for one record. None if the record changed nothing of the requested groups."""
+    is_listed = changes.is_listed
+    if is_readable is not None:
+        changes = _readable_changes(changes, is_readable)
     listed = [change for change in changes.listed if group in (None, change.group)]
-    if changes.is_listed and not listed:
+    if is_listed and not listed:
         return None
     return messages.RecordedUpdate(
         revision=record.revision,
@@ -177,7 +232,7 @@ def _told(record: ChangeRecord, changes: ChangeSet, group: NodeId | None) -> mes
         deleted=changes.deleted,
         joined=changes.joined,
         left=changes.left,
-        is_listed=changes.is_listed,
+        is_listed=is_listed,
         changes=[
             messages.RecordedUpdate.Change(
                 kind=_KINDS[change.kind],

@@ -133,6 +133,18 @@ class QuestionCalls:
                 field="pathname_limit",
             )
         group = conversion.read_id(request.group, "group", self._known)
+        if self._judging is not None and self._judging.is_needed:
+            await self._judging.require(Privilege.READ, group)
+            rights = self._core.rights_of(await self._judging.all_facts() or self._judging.rights_known_here().facts)
+            if not rights.is_operator:
+                record = self._resolver.describe_told(
+                    group,
+                    pathname_limit=request.pathname_limit or PATHNAMES_DEFAULT,
+                    is_readable=lambda name: self._is_readable(rights, name),
+                    tells_parents=rights.has(Privilege.ADMIN, group),
+                )
+                details = self._core.details_of(group)
+                return conversion.group_description(record, details, self._core.revision, unreachable=())
         told = await self._arc_records.told(
             group, at_least_revision=request.at_least_revision, seconds=partial(part_seconds, context)
         )

@@ -4,6 +4,8 @@ Each server's part is of one state of its graph. The parts are not all of one in
 reports the arc. If a server that is away may have deleted the arc's child, the answer names that server.
 
 A chunk has the details of its groups, as their homes give them.
+
+A server that judges its callers tells the groups that the caller may read.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 
-from namegraph import NO_DETAILS, CoreQueries, NodeId, ServerId
+from namegraph import NO_DETAILS, CallerFacts, CoreQueries, NodeId, Privilege, ServerId
 from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
+from nameserver.calls.judging import Judging
 from nameserver.calls.stable_listing import groups_sorted, in_chunks
 from nameserver.reads.sorted_merge import merged
 from nameserver.routing.fan_out import stream_part
@@ -45,7 +48,9 @@ class ExportCalls:
         resolver: MembershipResolver,
         routing: Routing,
         forwarder: Forwarder,
+        judging: Judging,
     ) -> None:
+        self._judging = judging
         self._core = core
         self._resolver = resolver
         self._routing = routing
@@ -55,11 +60,13 @@ class ExportCalls:
         """Return all groups and arcs of the external group view."""
         subnet = conversion.read_subnet(request.subnet)
         self._routing.require_owned(subnet)
+        facts = await self._judging.all_facts()
         await groups_sorted(self._resolver.group_order)
         with self._core.kept() as state:
             # No pause until the first row: readers still see the kept state.
             apart, details = self._resolver.uncertainty().of_own_arcs(), partial(_details_in, state)
-            own = await in_chunks(self._resolver.export(subnet=subnet, state=state), lambda rows: _chunk(rows, details))
+            rows = self._resolver.export(subnet=subnet, state=state, is_told=_readable_in(state, facts))
+            own = await in_chunks(rows, lambda some: _chunk(some, details))
         if request.subnet or self._routing.is_alone or current_caller().is_forwarded:
             return [*own, _closing_chunk(apart)] if apart else own
         return self._united(own, apart, request, context)
@@ -97,6 +104,14 @@ class ExportCalls:
         ):
             silent.update(chunk.unreachable)
             yield _rows(chunk, details)
+
+
+def _readable_in(core: CoreQueries, facts: CallerFacts | None) -> Callable[[NodeId], bool] | None:
+    """Return a function that tells if a caller may read a group. None if every caller may."""
+    if facts is None:
+        return None
+    rights = core.rights_of(facts)
+    return lambda group: rights.has(Privilege.READ, group)
 
 
 def _details_in(core: CoreQueries, group: str) -> values.DetailedGroup | None:

@@ -4,6 +4,8 @@ The token of a page is the last group on it, so that any server can continue a l
 its groups after that group, and the page holds the first of them all. The page names the servers that were silent, and
 the servers that may know better which groups an answering server has.
 
+A server that judges its callers lists the groups that the caller may view. The token is the last of them.
+
 A listing with a text to search for looks through a limited number of groups for each page. The token of the page is
 then the last group that was looked at. A page of all servers ends where the first of their pages ends.
 """
@@ -19,11 +21,13 @@ from collections.abc import Iterable, Sequence
 from namegraph import (
     NO_DETAILS,
     SEARCH_LIMIT,
+    CallerFacts,
     CoreQueries,
     DetailSearch,
     InvalidDetailError,
     InvalidNameError,
     NodeId,
+    Privilege,
     Reason,
     RefusedError,
     Subnet,
@@ -34,6 +38,7 @@ from namegraph import (
 from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
+from nameserver.calls.judging import Judging
 from nameserver.calls.stable_listing import groups_sorted
 from nameserver.routing.fan_out import ask_part, newest
 from nameserver.routing.forwarding import Forwarder, part_seconds
@@ -51,6 +56,9 @@ PAGE_SIZE_LIMIT = 10_000
 SEARCHED_LIMIT = 5_000
 """Groups that are looked through for one page: some milliseconds of work, after which other calls are served."""
 
+VIEWED_AT_ONCE = 500
+"""Groups that are judged before other calls are served, in some milliseconds."""
+
 SEARCHED_CHARACTERS = 200_000
 """Characters of names and details that are looked through for one page. Letters beyond ASCII take some milliseconds."""
 
@@ -59,8 +67,15 @@ class GroupListCalls:
     """Servicer of ListGroups, for all servers or for the one requested subnet."""
 
     def __init__(
-        self, *, core: CoreQueries, resolver: MembershipResolver, routing: Routing, forwarder: Forwarder
+        self,
+        *,
+        core: CoreQueries,
+        resolver: MembershipResolver,
+        routing: Routing,
+        forwarder: Forwarder,
+        judging: Judging,
     ) -> None:
+        self._judging = judging
         self._core = core
         self._resolver = resolver
         self._routing = routing
@@ -72,7 +87,11 @@ class GroupListCalls:
         search = _read_search(request.contains)
         self._routing.require_owned(subnet)
         await groups_sorted(self._resolver.group_order)
-        own = self._own_page(request, subnet, search)
+        facts = await self._judging.all_facts()
+        if facts is None:
+            own = self._own_page(request, subnet, search)
+        else:
+            own = await self._viewable_page(request, subnet, search, facts)
         if request.subnet or self._routing.is_alone or current_caller().is_forwarded:
             return own
         servers, never_met = await self._routing.others()
@@ -118,6 +137,37 @@ class GroupListCalls:
             groups=groups,
             next_page_token="" if through is None else _page_token(through),
             revision=self._core.revision,
+            unreachable=self._resolver.uncertainty().of_own_groups(),
+            is_searched=search is not None,
+        )
+
+    async def _viewable_page(
+        self,
+        request: messages.ListGroupsRequest,
+        subnet: Subnet | None,
+        search: DetailSearch | None,
+        facts: CallerFacts,
+    ) -> messages.ListGroupsResponse:
+        """Return a page of the groups that the caller may view. Other calls are served between two looks at groups."""
+        size, core = _page_size(request), self._core
+        after, found = _read_page_token(request.page_token), list[NodeId]()
+        while len(found) <= size:
+            some = self._resolver.groups(subnet=subnet, after=after, limit=VIEWED_AT_ONCE)
+            rights = core.rights_of(facts)
+            found += [
+                group
+                for group in some
+                if rights.has(Privilege.VIEW, group) and (search is None or search.finds(group, core.details_of(group)))
+            ]
+            if len(some) < VIEWED_AT_ONCE:
+                break
+            after = some[-1]
+            await asyncio.sleep(0)
+            await groups_sorted(self._resolver.group_order)
+        return messages.ListGroupsResponse(
+            groups=found[:size],
+            next_page_token=_page_token(found[size - 1]) if len(found) > size else "",
+            revision=core.revision,
             unreachable=self._resolver.uncertainty().of_own_groups(),
             is_searched=search is not None,
         )

@@ -2,6 +2,9 @@
 
 If the home is silent, all other servers are asked: each knows the groups above those of its own groups that the member
 joined. The answer holds the groups that were found, and names the silent servers.
+
+A server that judges its callers tells a member all of its groups, and other callers those that they may read. Each home
+judges its own groups. A server that forwards a question for its caller is told of its own groups, and judges them.
 """
 
 from __future__ import annotations
@@ -11,10 +14,11 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 
-from namegraph import CoreQueries, NodeId, Reason, RefusedError, ServerId, refuse, subnet_of
+from namegraph import CallerFacts, CoreQueries, NodeId, Privilege, Reason, RefusedError, ServerId, refuse, subnet_of
 from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
+from nameserver.calls.judging import Judging
 from nameserver.reads.resolve_stream import headed
 from nameserver.routing.fan_out import newest, stream_part
 from nameserver.routing.forwarding import Forwarder, part_seconds
@@ -31,8 +35,15 @@ class MembershipCalls:
     """Servicer of ListMemberships."""
 
     def __init__(
-        self, *, core: CoreQueries, resolver: MembershipResolver, routing: Routing, forwarder: Forwarder
+        self,
+        *,
+        core: CoreQueries,
+        resolver: MembershipResolver,
+        routing: Routing,
+        forwarder: Forwarder,
+        judging: Judging,
     ) -> None:
+        self._judging = judging
         self._core = core
         self._resolver = resolver
         self._routing = routing
@@ -42,13 +53,18 @@ class MembershipCalls:
         """Return all groups that a member is in, or is a direct member of."""
         member = conversion.read_id(request.member, "member", self._core.graph.index)
         owner_kind = self._routing.owner_kind(member)
+        facts = await self._judging.all_facts()
         resolver, uncertainty, is_direct = self._resolver, self._resolver.uncertainty(), request.direct
         own = resolver.direct_memberships(member) if is_direct else resolver.memberships(member)
+        if facts is not None:
+            own = self._told(own, member, facts, judges_others=True)
         apart = set(uncertainty.into(member) if is_direct else uncertainty.above(member))
         if owner_kind is OwnerKind.OURS or self._routing.is_alone or current_caller().is_forwarded:
             return _answer(own, revision=self._core.revision, silent=apart, is_direct=is_direct)
         found = _Found(is_direct)
         if owner_kind is OwnerKind.ANOTHERS and await self._ask_home(member, request, context, found):
+            if facts is not None:
+                found.groups = [*self._told(found.groups, member, facts, judges_others=False)]
             return found.answer()
         servers, never_met = await self._routing.others()
         found.groups += own
@@ -58,6 +74,25 @@ class MembershipCalls:
         whom = [server for server in servers if server not in found.silent]
         await asyncio.gather(*(self._ask(server, request, context, found) for server in whom))
         return found.answer()
+
+    def _told(self, groups: Sequence[str], member: NodeId, facts: CallerFacts, *, judges_others: bool) -> list[NodeId]:
+        """Return the groups of a member that a caller may know.
+
+        `judges_others`: False if the homes of groups of other servers have judged these.
+        """
+        if NodeId(facts.principal) == member:
+            return [NodeId(group) for group in groups]
+        core, asker, rights = self._core, current_caller().via, self._core.rights_of(facts)
+        found = []
+        for group in map(NodeId, groups):
+            home = core.owner_of_name(group)
+            if home == core.server:
+                is_told = rights.has(Privilege.READ, group)
+            else:
+                is_told = not judges_others or (home is not None and home == asker)
+            if is_told:
+                found.append(group)
+        return found
 
     async def groups_of_foreign(self, member: NodeId, context: Context) -> tuple[NodeId, ...]:
         """Return the groups at other servers that a foreign process is a direct member of, sorted.

@@ -7,6 +7,7 @@ Revisions are left out.
 import grpc
 
 from shadowtree.v1 import name_service_pb2 as messages
+from shadowtree.v1.names_pb2 import Target
 from tests.callers import TESTED_CALLER
 
 REFUSED = "refused"
@@ -43,6 +44,78 @@ class Asker:
         groups, members = zip(*pairs, strict=True)
         request = messages.CheckKnownRequest(groups=groups, members=members)
         return await self._unary(self._names.CheckKnown, request, lambda found: list(found.answers))
+
+    async def described(self, group):
+        """Return the parents, the children and the pathnames of a group."""
+
+        def read(found):
+            nodes = [tuple(each.nodes) for each in found.pathnames]
+            return [each.id for each in found.parents], [each.id for each in found.children], nodes
+
+        return await self._unary(self._names.DescribeGroup, messages.DescribeGroupRequest(group=group), read)
+
+    async def groups(self, *, page_size=0, contains=""):
+        """Return the groups of each page, with its token."""
+        pages, token = [], ""
+        while True:
+            request = messages.ListGroupsRequest(page_size=page_size, page_token=token, contains=contains)
+            page = await self._unary(
+                self._names.ListGroups, request, lambda found: (list(found.groups), found.next_page_token)
+            )
+            pages.append(page)
+            token = page[1]
+            if not token or page[0] == REFUSED:
+                return pages
+
+    async def memberships(self, member):
+        """Return the groups of a member."""
+        request = messages.ListMembershipsRequest(member=member)
+        return await self._stream(self._names.ListMemberships, request, lambda chunk: chunk.groups)
+
+    async def export(self):
+        """Return all arcs."""
+        return await self._stream(
+            self._names.Export,
+            messages.ExportRequest(),
+            lambda chunk: zip(chunk.parents, chunk.children, strict=True),
+        )
+
+    async def spellings(self, *names):
+        """Return the groups and the processes of each name."""
+        return await self._unary(
+            self._names.FindSpellings,
+            messages.FindSpellingsRequest(names=names),
+            lambda answer: [(list(found.groups), list(found.processes)) for found in answer.found],
+        )
+
+    async def changes(self, group="", *, subnet=""):
+        """Return the changes: kind, group, member."""
+        return await self._stream(
+            self._names.ListChanges,
+            messages.ListChangesRequest(group=group, subnet=subnet),
+            lambda chunk: [
+                (change.kind, change.group, change.member) for update in chunk.updates for change in update.changes
+            ],
+        )
+
+    async def resolve(self, *groups, **fields):
+        """Return the processes, the groups, the hidden groups and the unreachable groups."""
+        if len(groups) == 1:
+            request = messages.ResolveRequest(group=groups[0], groups=True, **fields)
+        else:
+            targets = [Target(group=group) for group in groups]
+            request = messages.ResolveRequest(targets=targets, groups=True, **fields)
+        found = ([], [], [], [])
+
+        def read(chunk):
+            found[0].extend(chunk.processes)
+            found[1].extend(chunk.groups)
+            found[2].extend((each.group, each.count) for each in chunk.hidden)
+            found[3].extend(chunk.unreachable)
+            return ()
+
+        refused = await self._stream(self._names.Resolve, request, read)
+        return refused[0] if refused else found
 
     async def _unary(self, method, request, read):
         try:
