@@ -2,12 +2,14 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 from namegraph import ANONYMOUS, Principal, guest_of, subnet_of_principal
 from nameserver.access.caller import Caller, How
 from nameserver.access.credentials import Credentials
 from nameserver.access.identify import Identification, Listener
 from nameserver.access.keys import ApiKeys
+from nameserver.calls.judging import Judging
 from nameserver.wire.metadata import CALLER
 
 PEER = "ipv4:127.0.0.1:40000"
@@ -54,6 +56,11 @@ class NamedCallers(Identification):
             return found
         # Servers with certificates believe another server about its own people alone.
         return replace(found, principal=guest_of(found.via))
+
+
+def unjudged():
+    """Return the judge of reads at a server that judges no callers."""
+    return Judging(core=SimpleNamespace(server_policy=None), facts=None)
 
 
 def identified(handlers, *, by=Identification):

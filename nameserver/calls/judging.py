@@ -41,7 +41,7 @@ class Judging:
 
     async def all_facts(self) -> CallerFacts | None:
         """Return all facts on the caller, for filters. None if this server judges no callers."""
-        return await self._facts.of_caller()
+        return await self._facts.of_caller() if self.is_needed else None
 
     async def rights(self, privilege: Privilege, groups: Iterable[NodeId]) -> CallerRights:
         """Return the rights of the caller, which settle a privilege of these groups in the present state."""

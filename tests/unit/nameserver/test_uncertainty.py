@@ -24,6 +24,7 @@ from nameserver.routing.ownership import OwnerKind
 from resolver.membership import MembershipResolver
 from resolver.parts import InDoubt, PartRequest, Parts
 from shadowtree.v1 import name_service_pb2 as messages
+from tests.callers import unjudged
 from tests.simulation.scene import FIRST_READ, A, B, C, G, H, stop_before_the_commit
 from tests.simulation.test_old_copies import SceneWithCopies
 
@@ -51,19 +52,25 @@ class Told:
         return letters(away)
 
     async def memberships(self, member):
-        calls = MembershipCalls(core=self.core, resolver=self.resolver, routing=self.routing, forwarder=None)
+        calls = MembershipCalls(
+            core=self.core, resolver=self.resolver, routing=self.routing, forwarder=None, judging=unjudged()
+        )
         chunks = await calls.list_memberships(messages.ListMembershipsRequest(member=member), None)
         return letters(
             name for chunk in map(messages.ListMembershipsChunk.FromString, chunks) for name in chunk.unreachable
         )
 
     async def export(self):
-        calls = ExportCalls(core=self.core, resolver=self.resolver, routing=self.routing, forwarder=None)
+        calls = ExportCalls(
+            core=self.core, resolver=self.resolver, routing=self.routing, forwarder=None, judging=unjudged()
+        )
         chunks = await calls.export(messages.ExportRequest(), None)
         return letters(name for chunk in map(messages.ExportChunk.FromString, chunks) for name in chunk.unreachable)
 
     async def list_groups(self):
-        calls = GroupListCalls(core=self.core, resolver=self.resolver, routing=self.routing, forwarder=None)
+        calls = GroupListCalls(
+            core=self.core, resolver=self.resolver, routing=self.routing, forwarder=None, judging=unjudged()
+        )
         return letters((await calls.list_groups(messages.ListGroupsRequest(), None)).unreachable)
 
     def describe(self, group):
@@ -235,7 +242,7 @@ async def test_an_export_that_was_begun_while_a_server_was_away_names_it_though_
     seen = CommittedState(scene.core(A))
     told = Told(scene)
     resolver = MembershipResolver(seen)
-    calls = ExportCalls(core=seen, resolver=resolver, routing=told.routing, forwarder=None)
+    calls = ExportCalls(core=seen, resolver=resolver, routing=told.routing, forwarder=None, judging=unjudged())
     answer = asyncio.ensure_future(calls.export(messages.ExportRequest(), None))
     await asyncio.sleep(0)
     assert not answer.done()

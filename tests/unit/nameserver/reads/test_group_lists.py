@@ -10,7 +10,7 @@ from nameserver.reads import group_lists
 from nameserver.reads.group_lists import GroupListCalls
 from resolver.membership import MembershipResolver
 from shadowtree.v1 import name_service_pb2 as messages
-from tests.callers import calling
+from tests.callers import calling, unjudged
 from tests.cores import CoreUnderTest
 from tests.simulation.scene import A, B, C, G, H, stop_before_the_commit
 from tests.simulation.test_old_copies import SceneWithCopies
@@ -54,7 +54,9 @@ async def page_of(core, *unheard, pages=None, never_met=(), **asked):
     pages = pages or {}
     resolver = MembershipResolver(core, unheard=lambda: unheard)
     routing = FakeRouting(*pages, never_met=never_met)
-    calls = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=FakeForwarder(pages))
+    calls = GroupListCalls(
+        core=core, resolver=resolver, routing=routing, forwarder=FakeForwarder(pages), judging=unjudged()
+    )
     with calling():
         return await calls.list_groups(messages.ListGroupsRequest(**asked), FakeContext())
 

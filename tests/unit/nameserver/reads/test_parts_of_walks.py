@@ -19,6 +19,7 @@ from resolver import steps
 from resolver.membership import MembershipResolver
 from resolver.parts import InDoubt, PartRequest, Parts, ServerPart
 from shadowtree.v1 import peer_pb2 as messages
+from tests.callers import unjudged
 from tests.cores import CoreUnderTest
 
 TOP = NodeId("top@x.example")
@@ -47,7 +48,7 @@ class Server:
         resolver = MembershipResolver(core)
         self._parts = Parts(core, resolver.plans, start="x")
         self._calls = PeerQuestionCalls(
-            core=core, checks=None, whole_groups=None, parts=self._parts, run_loop=None, judging=None
+            core=core, checks=None, whole_groups=None, parts=self._parts, run_loop=None, judging=unjudged()
         )
         self._resolutions = DistributedResolutions(
             core=core, resolver=resolver, parts=self._parts, run_loop=None, forwarder=self

@@ -26,6 +26,7 @@ from resolver.parts import Parts
 from resolver.plans import PlanStep
 from resolver.resolution import ResolvedIds
 from shadowtree.v1 import name_service_pb2 as m
+from tests.callers import unjudged
 from tests.unit.nameserver.gated_store import GatedStore
 
 GROUPS = [f"g{number:02}@b.c" for number in range(40)]
@@ -68,8 +69,8 @@ class Methods:
             resolutions=None,
             parts=Parts(core, resolver.plans, start="x"),
         )
-        self._exports = ExportCalls(core=core, resolver=resolver, **others)
-        self._memberships = MembershipCalls(core=core, resolver=resolver, **others)
+        self._exports = ExportCalls(core=core, resolver=resolver, judging=unjudged(), **others)
+        self._memberships = MembershipCalls(core=core, resolver=resolver, judging=unjudged(), **others)
 
     def resolve(self, request):
         return self._streams.resolve(request, None)
