@@ -142,7 +142,13 @@ def name_service_handlers(
         judging=judging,
     )
     streams = StreamCalls(
-        core=core, resolver=resolver, run_loop=run_loop, routing=routing, resolutions=resolutions, parts=parts
+        core=core,
+        resolver=resolver,
+        run_loop=run_loop,
+        routing=routing,
+        resolutions=resolutions,
+        parts=parts,
+        judging=judging,
     )
     confirmations = Confirmations(core=core, parts=parts, forwarder=forwarder)
     group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder, judging=judging)

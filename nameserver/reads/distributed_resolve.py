@@ -44,6 +44,7 @@ from nameserver.reads.part_rules import require_own_nodes
 from nameserver.routing.fan_out import newest
 from nameserver.routing.forwarding import PART_SECONDS, Forwarder, is_out_of_reach
 from nameserver.wire.resolve_part import NotAPartError, PartReader, read_part
+from nameserver.wire.status_mapping import refusal_of
 from nameserver.wire.target_sets import written_targets
 from resolver.membership import MembershipResolver
 from resolver.parts import InDoubt, PartAnswer, PartRequest, Parts
@@ -82,6 +83,10 @@ LONGEST_DOUBT_PAUSE_SECONDS = 0.2
 
 
 NOBODY: Mapping[ServerId, RefusedError] = MappingProxyType({})
+
+
+class ClosedBelowError(RefusedError):
+    """Some server has a group below that is closed to the caller. It tells nothing of its part."""
 
 
 class ResolveAnswer(NamedTuple):
@@ -353,6 +358,10 @@ class _Driver:
             told = task.result()
         except (RefusedError, grpc.aio.AioRpcError) as error:
             if not is_out_of_reach(error):
+                refusal = None if isinstance(error, RefusedError) else refusal_of(error)
+                # The refusal of a target names the group.
+                if refusal is not None and refusal.reason is Reason.PERMISSION_DENIED and "group" not in refusal.facts:
+                    raise ClosedBelowError(refusal) from None
                 raise
             return self._resolution.failed(server, _why(error))
         except (NotAPartError, DecodeError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from namegraph import ArcId, CoreQueries, NodeId, Privilege, Reason, is_plain, only, refuse
+from namegraph import ArcId, CoreQueries, NodeId, Privilege, Reason, is_plain, named_in, only, refuse
 from nameserver.access.caller import current_caller
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
 from nameserver.calls.caller_facts import FactsOfCallers
@@ -29,7 +29,7 @@ from nameserver.wire.resolve_part import part_chunks
 from nameserver.wire.target_sets import read_targets
 from resolver.descriptions import RD_ANCESTORS_LIMIT
 from resolver.membership import MembershipResolver
-from resolver.parts import PartRequest, Parts
+from resolver.parts import PartRequest, Parts, ServerPart
 from shadowtree.v1 import peer_pb2 as messages
 
 
@@ -190,13 +190,29 @@ class PeerQuestionCalls:
         """Return the nodes owned here that an originator, or a set, reaches."""
         del context
         known = self._core.graph.index
+        facts = await self._judging.all_facts()
         if request.targets:
             targets = read_targets(request.targets, request.excluding, known)
         else:
             targets = only(conversion.read_id(request.originator, "originator", known))
         with_steps = request.with_steps and is_plain(targets)
-        asked = PartRequest(self._core.server, targets, request.known_version or None, with_steps, request.counts)
+        # A part that the asker holds was told for another caller.
+        version = request.known_version if facts is None else None
+        asked = PartRequest(self._core.server, targets, version or None, with_steps, request.counts)
+        if facts is not None:
+            for name in named_in(targets):
+                if self._core.owner_of_name(name) == self._core.server:
+                    await self._judging.require(Privilege.READ, name)
         answer = await own_part(self._parts, asked, self._run_loop)
+        if facts is not None and isinstance(answer, ServerPart):
+            rights = self._core.rights_of(facts)
+            if not all(rights.has(Privilege.READ, group) for group in answer.groups):
+                raise refuse(
+                    Reason.PERMISSION_DENIED,
+                    "some group below is closed to you",
+                    privilege=Privilege.READ.value,
+                    server=self._core.server,
+                )
         return part_chunks(answer, self._core.revision, self._parts.basis())
 
     async def tell_basis(self, request: messages.TellBasisRequest, context: Context) -> messages.TellBasisResponse:

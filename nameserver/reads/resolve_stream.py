@@ -1,6 +1,14 @@
 """Resolve: an answer of any size, in chunks.
 
 The whole answer is fixed before the first chunk leaves, so an update between two chunks cannot tear the answer.
+
+A server that judges its callers needs `read` of each group that it is asked for. Below one group:
+
+    all groups are readable, as each home says    the answer, as for every caller
+    some group is closed to the caller            the members over readable groups of this server; closed groups, and
+                                                  those of other servers, are named as hidden
+
+Source: docs/security.md, "What callers are told".
 """
 
 from __future__ import annotations
@@ -12,13 +20,18 @@ from itertools import chain
 from google.protobuf.message import Message
 
 from namegraph import (
+    SLICE_ITEMS,
+    CallerFacts,
     CoreQueries,
     NodeId,
+    Privilege,
     Reason,
     RefusedError,
     ServerId,
+    Slices,
     Subnet,
     TargetSet,
+    in_slices,
     is_plain,
     named_in,
     only,
@@ -26,10 +39,11 @@ from namegraph import (
     subnet_of,
 )
 from nameserver.calls.adapters import Chunks, Context, deadline_of
+from nameserver.calls.judging import Judging
 from nameserver.calls.stable_listing import filled, made
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.confirmations import basis_of
-from nameserver.reads.distributed_resolve import DistributedResolutions, ResolveAnswer
+from nameserver.reads.distributed_resolve import ClosedBelowError, DistributedResolutions, ResolveAnswer
 from nameserver.routing.forwarding import is_out_of_reach
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire import conversion
@@ -39,9 +53,14 @@ from resolver.membership import MembershipResolver
 from resolver.parts import Parts
 from resolver.plans import PlanStep, ResolvePlan
 from resolver.resolution import ResolvedIds
+from resolver.told_members import members_told
 from shadowtree.v1 import name_service_pb2 as messages
 
 _CONSISTENCIES = frozenset(messages.ResolveRequest.Consistency.values())
+
+
+READABLE_AT_ONCE = 500
+"""Groups that are judged in one slice, in some milliseconds."""
 
 
 class StreamCalls:
@@ -56,7 +75,9 @@ class StreamCalls:
         routing: Routing,
         resolutions: DistributedResolutions,
         parts: Parts,
+        judging: Judging,
     ) -> None:
+        self._judging = judging
         self._core = core
         self._parts = parts
         self._resolver = resolver
@@ -71,8 +92,15 @@ class StreamCalls:
         if request.consistency not in _CONSISTENCIES:
             raise refuse(Reason.INVALID_REQUEST, f"there is no consistency {request.consistency}", field="consistency")
         targets = self._targets(request)
+        facts = await self._judging.all_facts()
+        if facts is not None:
+            for name in named_in(targets):
+                if self._routing.owner_kind(name) is OwnerKind.OURS:
+                    await self._judging.require(Privilege.READ, name)
         if request.direct:
             return await self._direct(targets, request)
+        if facts is not None:
+            return await self._resolve_for_caller(targets, request, context, facts)
         if request.counts or not is_plain(targets):
             return await self._resolve_set(targets, request, context)
         group = targets[0].name
@@ -90,6 +118,55 @@ class StreamCalls:
             revision=self._core.revision, basis=basis_of(self._core.server, self._parts.basis())
         )
         return headed(header, chain.from_iterable(chunks))
+
+    async def _resolve_for_caller(
+        self, targets: TargetSet, request: messages.ResolveRequest, context: Context, facts: CallerFacts
+    ) -> Chunks:
+        """Return the members that the caller may know."""
+        is_single = is_plain(targets) and not request.counts
+        try:
+            if is_single:
+                answer = await self._answer_over_servers(targets[0].name, request, context)
+            else:
+                answer = await self._answer_for_set(targets, request, context)
+            is_ordered = request.consistency == messages.ResolveRequest.CONSISTENCY_ORDERED
+            if await made(self._all_readable(answer.resolved.groups, facts, judges_others=is_ordered)):
+                return self._chunks(answer._replace(basis=""), groups=request.groups)
+        except ClosedBelowError:
+            pass
+        if not is_single or request.walk or request.consistency == messages.ResolveRequest.CONSISTENCY_ORDERED:
+            raise refuse(
+                Reason.PERMISSION_DENIED,
+                "some group below is closed to you; ask for one group with datagram consistency, without a walk and "
+                "without counts, to be told the rest",
+                privilege=Privilege.READ.value,
+                server=self._core.server,
+            )
+        with self._core.kept() as core:
+            rights = core.rights_of(facts)
+            told = await made(members_told(core, targets[0].name, lambda group: rights.has(Privilege.READ, group)))
+            header = messages.ResolveChunk(
+                revision=core.revision,
+                hidden=[messages.ResolveChunk.HiddenGroup(group=group) for group in told.hidden],
+            )
+        chunks = [chunks_of(told.processes, _processes_chunk)]
+        if request.groups:
+            chunks.append(chunks_of(told.groups, _groups_chunk))
+        return headed(header, chain.from_iterable(chunks))
+
+    def _all_readable(self, groups: Sequence[NodeId], facts: CallerFacts, *, judges_others: bool) -> Slices[bool]:
+        """Return True if the caller may read all groups of this server.
+
+        `judges_others`: True if the homes of other groups have judged nobody, so that these count as closed.
+        """
+        rights = self._core.rights_of(facts)
+        for some in in_slices(groups, READABLE_AT_ONCE):
+            for group in some:
+                is_own = self._routing.owner_kind(group) is OwnerKind.OURS
+                if judges_others if not is_own else not rights.has(Privilege.READ, group):
+                    return False
+            yield SLICE_ITEMS
+        return True
 
     async def _plan(self, group: NodeId) -> ResolvePlan:
         """Return the plan of a group, of the instant of the return."""
@@ -132,6 +209,12 @@ class StreamCalls:
         return read_targets(request.targets, request.excluding, self._known)
 
     async def _resolve_over_servers(self, group: NodeId, request: messages.ResolveRequest, context: Context) -> Chunks:
+        answer = await self._answer_over_servers(group, request, context)
+        return self._chunks(answer, groups=request.groups)
+
+    async def _answer_over_servers(
+        self, group: NodeId, request: messages.ResolveRequest, context: Context
+    ) -> ResolveAnswer:
         is_ordered = request.consistency == messages.ResolveRequest.CONSISTENCY_ORDERED
         if is_ordered and request.walk:
             raise refuse(
@@ -141,14 +224,17 @@ class StreamCalls:
             )
         deadline = deadline_of(context, self._run_loop)
         if is_ordered:
-            answer = ResolveAnswer(*await self._resolutions.resolve_ordered(group, deadline))
-        else:
-            answer = await self._resolutions.resolve(
-                group, deadline, with_walk=request.walk, at_least_revision=request.at_least_revision
-            )
-        return self._chunks(answer, groups=request.groups)
+            return ResolveAnswer(*await self._resolutions.resolve_ordered(group, deadline))
+        return await self._resolutions.resolve(
+            group, deadline, with_walk=request.walk, at_least_revision=request.at_least_revision
+        )
 
     async def _resolve_set(self, targets: TargetSet, request: messages.ResolveRequest, context: Context) -> Chunks:
+        return self._chunks(await self._answer_for_set(targets, request, context), groups=request.groups)
+
+    async def _answer_for_set(
+        self, targets: TargetSet, request: messages.ResolveRequest, context: Context
+    ) -> ResolveAnswer:
         for is_asked, what, field in (
             (request.walk, "a walk begins at one group", "walk"),
             (
@@ -165,7 +251,7 @@ class StreamCalls:
                     field=field,
                 )
         homes, never_met = await self._homes(named_in(targets))
-        answer = await self._resolutions.resolve_set(
+        return await self._resolutions.resolve_set(
             targets,
             homes,
             deadline_of(context, self._run_loop),
@@ -173,7 +259,6 @@ class StreamCalls:
             never_met=never_met,
             named_servers=frozenset(map(ServerId, request.named_servers)) if request.counts else None,
         )
-        return self._chunks(answer, groups=request.groups)
 
     async def _homes(self, names: Sequence[NodeId]) -> tuple[dict[NodeId, ServerId], dict[ServerId, RefusedError]]:
         """Return the home of each name, and the refusal for each home that cannot be asked.

@@ -174,7 +174,7 @@ def expand_command(session: Session, asked: tuple[str, ...], sender: str | None,
         for why in found.refused:
             warn(why)
     for hidden in found.hidden:
-        members = counted(hidden.count, "member")
+        members = counted(hidden.count, "member") if hidden.count else "members"
         warn(f"{members} of {hidden.group} {'is' if hidden.count == 1 else 'are'} hidden from you")
     if found.unreachable:
         warn_unreachable(found.unreachable)

@@ -170,7 +170,8 @@ def _section(title: str, ids: Sequence[str]) -> list[str]:
 def _tell_what_is_missing(found: Resolution) -> int:
     for hidden in found.hidden:
         are = "is" if hidden.count == 1 else "are"
-        warn(f"{counted(hidden.count, 'member')} of {hidden.group} {are} hidden from you")
+        members = counted(hidden.count, "member") if hidden.count else "members"
+        warn(f"{members} of {hidden.group} {are} hidden from you")
     if found.unreachable:
         warn_unreachable(found.unreachable)
     for why in found.why_unreachable if found.targets else ():

@@ -68,6 +68,7 @@ class Methods:
             routing=others["routing"],
             resolutions=None,
             parts=Parts(core, resolver.plans, start="x"),
+            judging=unjudged(),
         )
         self._exports = ExportCalls(core=core, resolver=resolver, judging=unjudged(), **others)
         self._memberships = MembershipCalls(core=core, resolver=resolver, judging=unjudged(), **others)
@@ -169,7 +170,9 @@ async def test_a_walk_over_several_servers_is_written_a_few_steps_at_a_time(serv
     run_loop, _ = server
     core, others = ServerCore(server="one", subnets=["b.c"]), OverServers()
     monkeypatch.setattr(resolve_stream, "deadline_of", lambda *_: None)
-    calls = StreamCalls(core=core, resolver=None, run_loop=run_loop, routing=others, resolutions=others, parts=None)
+    calls = StreamCalls(
+        core=core, resolver=None, run_loop=run_loop, routing=others, resolutions=others, parts=None, judging=unjudged()
+    )
     chunks = await calls.resolve(m.ResolveRequest(group="all@b.c", walk=True), None)
     walks = [m.ResolveChunk.FromString(chunk).walk for chunk in chunks]
     assert max(map(len, walks)) == 3
