@@ -141,7 +141,8 @@ class QuestionCalls:
                     group,
                     pathname_limit=request.pathname_limit or PATHNAMES_DEFAULT,
                     is_readable=lambda name: self._is_readable(rights, name),
-                    tells_parents=rights.has(Privilege.ADMIN, group),
+                    # An open group has everybody as its admin, and gives nobody a say elsewhere.
+                    tells_parents=self._core.policy_of(group) is not None and rights.has(Privilege.ADMIN, group),
                 )
                 details = self._core.details_of(group)
                 return conversion.group_description(record, details, self._core.revision, unreachable=())
