@@ -259,7 +259,7 @@ class Coordinator:
         A participant that gave its entry up judges nothing any more.
         """
         running = self._running.get(refuse.update_id)
-        if refuse.number == GIVEN_UP and running is not None and running.phase in (Phase.ORDER, Phase.READY):
+        if running is not None and running.phase in (Phase.ORDER, Phase.READY) and _is_given_up(refuse, running):
             self._begin_anew(running, refuse.refusal)
             return
         self._keep_early(running, sender, refuse)
@@ -881,6 +881,13 @@ def _group_gone(running: Transaction, refuse: Refuse) -> NodeId | None:
             group = refuse.refusal.facts.get("group") if is_missing else None
             return None if group is None or group == operation.group else NodeId(group)
     return None
+
+
+def _is_given_up(refuse: Refuse, running: Transaction) -> bool:
+    """Return True if a participant has given its entry up. The home of a group refuses a reading without an operation,
+    too."""
+    is_judged = running.plan.read is not None and refuse.refusal.reason is not Reason.UNAVAILABLE
+    return refuse.number == GIVEN_UP and not is_judged
 
 
 def _may_be_queued(plan: Plan) -> bool:

@@ -60,6 +60,7 @@ def test_seeds_that_failed_once(seed):
         (700505237, {"servers": 5, "updates": 60}),  # of an arc of a group its home hears, ready to delete that group
         (670000433, {"updates": 2}),  # a parcel that waits for a view, whose origin has lost its database since
         (750500105, {"servers": 5, "updates": 60}),  # a server claims somebody before it is told that it went back
+        (7701, {"updates": 40}),  # the home of a group refuses a reading, and has not given it up
         (820003510, {"updates": 2}),  # both ends of a connection crash: the simulator let through what was on its way
         (478, {"updates": 2}),  # a parcel comes once more, and is confirmed, once it was given up
         (85, {"updates": 2}),  # what an origin says to be over is lost, as lanes begin anew
