@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from heapq import nsmallest
+from math import ceil
 from typing import Self, assert_never
 
 from namegraph.events import (
@@ -61,7 +62,7 @@ from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import Composite, JoinArc, LeaveArc, Operation, SetPolicy
 from namegraph.model.outcomes import Committed, ImportCounts, Outcome
 from namegraph.model.ownership import OwnershipTable
-from namegraph.model.peer_faults import PeerFault
+from namegraph.model.peer_faults import MAY_COME_AGAIN, PeerFault
 from namegraph.model.policies import ServerPolicy
 from namegraph.model.priorities import Priority, parse_revision, revision_of
 from namegraph.model.refusals import Reason, Refusal, RefusedError, refuse
@@ -213,15 +214,19 @@ class ServerCore(CoreQueries):
         self._rules = PeerRules(context, self.records, self.entries, self._coordinator)
         self._leaps = Leaps(context)
         self._views = ViewChange(context, self._participant, self._coordinator, self._rules)
+        self._views.agreement.is_suspect = self._is_suspect
         self._early = FutureViewBuffer(context.durable)
         self._requests = PendingRequests()
         self._cuts_waiting = MarkersPending(self.channels)
         self._cuts_taken: list[Cut] = []
         """Cuts that were taken in this step."""
         self._turns_wait_since = None
-        self._wait_limits = WaitLimits()
+        self._wait_limits = self._views.agreement.limits = WaitLimits()
         self._attentive = AttentiveClock()
         self._given_up = GivenUpServers()
+        self._mistrusted = GivenUpServers()
+        self._renewing: dict[ServerId, float] = {}
+        """Coordinators that do not decide, each with the time on the attentive clock at which a view was asked for."""
         self._entry_timeouts = EntryTimeouts(context, self.entries)
         self._attempt_timeouts = AttemptTimeouts()
 
@@ -405,11 +410,35 @@ class ServerCore(CoreQueries):
                 self._participant.give_up(update_id)
             for update_id in overdue.to_forget:
                 self._participant.forget_refused(update_id)
-            silent.update(overdue.silent)
+            for server in [server for server in self._renewing if server not in overdue.silent]:
+                del self._renewing[server]
+            for server, why in overdue.silent.items():
+                if server not in self._renewing:
+                    self._mistrust(server, why, now, limits)
+                elif attentive.seconds - self._renewing[server] >= limits.install:
+                    silent[server] = why
             for update_id in self._attempt_timeouts.look(self._coordinator.attempts(limits), now):
                 silent.update(dict.fromkeys(self._coordinator.end_attempt(update_id), "does not answer"))
         for server, why in silent.items():
             self._give_up(server, why, now, limits)
+
+    def _mistrust(self, server: ServerId, why: str, now: float, limits: WaitLimits) -> None:
+        """Take part in no update of a coordinator for a while, and end those under way by a view of the same servers.
+
+        No server parts from another one for that. Only without such a view is the coordinator given up.
+        """
+        self._renewing[server] = self._attentive.seconds
+        if self._mistrusted.at(server, now) is not None:
+            # Only updates that it begins by itself are left, which settle changes made while servers were apart.
+            self._give_up(server, why, now, limits)
+            return
+        self._mistrusted.give_up(server, why, now, limits)
+        self.channels.faults[server, PeerFault.TOO_SLOW] += 1
+        self._views.agreement.renew(server, limits)
+
+    def mistrusted(self, now: float) -> Mapping[ServerId, GivenUp]:
+        """Return the coordinators whose updates this server takes no part in yet, because they did not decide."""
+        return self._mistrusted.all(now)
 
     def _give_up(self, server: ServerId, why: str, now: float, limits: WaitLimits) -> None:
         """Count a connected server as lost, because it does not do what this one waits for. The shell ends its
@@ -423,13 +452,17 @@ class ServerCore(CoreQueries):
         self._coordinator.peer_lost(server)
         self._views.agreement.lost(server)
 
+    def _is_suspect(self, server: ServerId) -> bool:
+        """Return True if a server has sent what no correct server sends, since this one started."""
+        return any(peer == server and fault not in MAY_COME_AGAIN for peer, fault in self.channels.faults)
+
     def given_up(self, now: float) -> Mapping[ServerId, GivenUp]:
         """Return the connected servers that are not taken back yet, because they let this one wait for too long."""
         return self._given_up.all(now)
 
     def limit_waits(self, limits: WaitLimits | None) -> None:
         """Set the limits of waits for other servers. None: this server waits for ever."""
-        self._wait_limits = limits
+        self._wait_limits = self._views.agreement.limits = limits
 
     def let_be_slow(self, may_be_slow: Callable[[ServerId], bool]) -> None:
         """Set which coordinators have more time for large updates. All of them have by default."""
@@ -697,6 +730,13 @@ class ServerCore(CoreQueries):
             if isinstance(message, Ready):
                 self._coordinator.give_up(message.update_id, sender, fault)
             return
+        mistrusted = self._mistrusted.at(sender, now)
+        if mistrusted is not None and _is_of_client(message):
+            order = message.order if isinstance(message, OrderFor) else message
+            assert isinstance(order, Order)
+            seconds = ceil(mistrusted.until - now)
+            self._participant.decline(order.update.update_id, f"{sender} {mistrusted.why}", seconds=seconds)
+            return
         self._receive(sender, message)
 
     def _finish_turns(self, event: Event, effects: Effects, counter_before: int, now: float) -> None:
@@ -938,3 +978,11 @@ _OPERATOR_FACTS = CallerFacts(OPERATOR)
 
 def _deadline_passed() -> RefusedError:
     return refuse(Reason.DEADLINE_EXCEEDED, "the deadline passed before the update's turn came; nothing was done")
+
+
+def _is_of_client(message: Message) -> bool:
+    """Return True for a request to take part in a client's update, in a read or in a cut."""
+    order = message.order if isinstance(message, OrderFor) else message
+    if not isinstance(order, Order):
+        return False
+    return order.update.is_of_client or order.update.read is not None or order.update.cut is not None

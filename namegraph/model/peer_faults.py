@@ -44,3 +44,7 @@ class PeerFault(StrEnum):
     TOO_MANY_SERVERS = "names too many servers below a group"
     NOT_OUR_PARCEL = "confirms messages that this server did not send it"
     TOO_MUCH_POST = "sends more messages than this server has room for"
+
+
+MAY_COME_AGAIN = frozenset({PeerFault.REPEATED, PeerFault.OUT_OF_ORDER, PeerFault.UNEARNED_RECEIPT})
+"""Faults that a new connection of a correct server can cause too."""

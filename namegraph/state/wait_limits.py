@@ -2,8 +2,9 @@
 
     who waits       for                                      longest wait    then
     participant     the coordinator's word before `Ready`    before_ready    gives the entry up, and says so (`Refuse`)
-    participant     the decision after `Ready`               after_ready     the coordinator does not decide
+    participant     the decision after `Ready`               after_ready     mistrusts the coordinator
     participant     the end of an entry, in all              entry           as above, by the phase of the entry
+    participant     a view that ends the entry               install         the coordinator does not decide
     coordinator     votes and answers of one attempt         attempt         begins again, or refuses
     coordinator     answers to a suspension of arcs          answer          the participant does not answer
     leader          `Accept` of its proposal                 accept          the member does not agree
@@ -44,8 +45,8 @@ class WaitLimits:
     """Interval at which waits are looked at. No interval counts for longer, so a pause of this server counts little."""
     before_ready: float = 10.0
     after_ready: float = 30.0
-    entry: float = 39.0
-    """Life of an entry: 40 s less the two looks that begin and end it."""
+    entry: float = 34.0
+    """Life of an entry: 40 s, less the time in which a view ends it."""
     attempt: float = 20.0
     answer: float = 10.0
     accept: float = 5.0

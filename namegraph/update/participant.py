@@ -124,6 +124,12 @@ class Participant:
         self._context.send(update_id.coordinator, Refuse(update_id, GIVEN_UP, Refusal(Reason.UNAVAILABLE, why)))
         self._forget(update_id)
 
+    def decline(self, update_id: UpdateId, why: str, *, seconds: int) -> None:
+        """Refuse to take part in an update of a coordinator that did not decide earlier ones. No entry is made."""
+        why = f"{self._context.server} takes part in no update for {seconds} s: {why}; nothing was done"
+        self._context.send(update_id.coordinator, Refuse(update_id, 1, Refusal(Reason.UNAVAILABLE, why)))
+        self._forget(update_id)
+
     def forget_refused(self, update_id: UpdateId) -> None:
         """Forget an update that was refused here and whose coordinator does not say so."""
         self._forget(update_id)

@@ -75,7 +75,7 @@ class ViewChange:
         self._participant = participant
         self._coordinator = coordinator
         self._records = participant.records
-        self.agreement = Agreement(context, self.give_up_view)
+        self.agreement = Agreement(context, self.give_up_view, self.install)
         self.healing = Reconciliation(context, participant, coordinator)
         self._suspending: UpdateId | None = None
         self._installed_at: float | None = None
@@ -147,7 +147,7 @@ class ViewChange:
             case Accept():
                 self.agreement.accept(sender, message)
             case ExcludedFromView():
-                self.agreement.outside(message)
+                self.agreement.outside(sender, message)
             case Install():
                 self.install(message)
             case SuspendIncoming():
@@ -186,6 +186,8 @@ class ViewChange:
         """Install a view: finish the decided updates, and drop the rest."""
         context = self._context
         if install.view != context.promised or not context.view_change_in_progress:
+            return
+        if not self.agreement.may_install(install):
             return
         # Two orders matter. Outcomes are applied, and doubts noted, while their entries are there, and in the view in
         # which they were decided. The reason: an arc is unconfirmed if its parent's home was away then, and the new

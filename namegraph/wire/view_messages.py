@@ -17,6 +17,7 @@ class Reach(Struct, frozen=True, array_like=True, tag=True):
 
     view: ViewId
     servers: tuple[ServerId, ...]
+    """Servers in the order in which they should lead: sorted, and after them, sorted, those that are passed over."""
 
 
 class Propose(Struct, frozen=True, array_like=True, tag=True):

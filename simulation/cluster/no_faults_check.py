@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from namegraph import PeerFault, ServerCore, ServerId
+from collections.abc import Container
+
+from namegraph import ServerCore, ServerId
+from namegraph.model.peer_faults import MAY_COME_AGAIN
 from simulation.oracle.violation import InvariantViolatedError
 
-LETTERS_THAT_COME_AGAIN = frozenset({PeerFault.REPEATED, PeerFault.OUT_OF_ORDER, PeerFault.UNEARNED_RECEIPT})
-"""Faults that a new connection can cause too."""
 
-
-def require_no_fault(server: ServerId, core: ServerCore) -> None:
-    """Raise `InvariantViolatedError` if a server has counted a fault of a peer since it started."""
+def require_no_fault(server: ServerId, core: ServerCore, *, but: Container[ServerId] = ()) -> None:
+    """Raise `InvariantViolatedError` if a server has counted a fault of a peer since it started. `but`: peers that are
+    at fault."""
     for peer, fault in (*core.channels.faults, *core.posts.faults):
-        if fault not in LETTERS_THAT_COME_AGAIN:
+        if fault not in MAY_COME_AGAIN and peer not in but:
             raise InvariantViolatedError(f"blame: {server} counts a fault of {peer}, which {fault}")
