@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import ceil
 
 from delivery.origin.backlogs import Unconfirmed
-from namegraph import Channels, ServerId, Subnet
+from namegraph import Channels, GivenUp, ServerId, Subnet
 from nameserver.detector.liveness import Life, Liveness
 from nameserver.session.frames import GoodbyeReason, Hello
 from nameserver.transport.peer_link import Link
@@ -93,12 +94,14 @@ def report_on(
     round_trip_seconds: float | None,
     relayed: int,
     unconfirmed: Unconfirmed | None,
+    mistrusted: GivenUp | None,
     step_now: float,
 ) -> PeerReport:
     """Return the report on one address.
 
     `server`: the server there. None if it was never met. `watch`: the watch of that server, and `now` the time on its
-    clock. `unconfirmed`: messages for that server, on the clock of steps. `step_now`: the time on that clock.
+    clock. `unconfirmed`: messages for that server, on the clock of steps. `mistrusted`: reason for which this server
+    takes no part in the updates of that one, on the same clock. `step_now`: the time on that clock.
     """
     waiting, counted = 0, Counter[str]()
     if server is not None:
@@ -113,11 +116,15 @@ def report_on(
     is_stuck = unconfirmed is not None and link.is_connected and unconfirmed.is_stuck(step_now)
     stuck_seconds = step_now - unconfirmed.since if is_stuck and unconfirmed is not None else None
     backlog_bytes = 0 if unconfirmed is None else unconfirmed.size
+    state = link.state if stuck_seconds is None else link.stuck_state(stuck_seconds, backlog_bytes)
+    if mistrusted is not None and link.is_connected:
+        seconds = ceil(mistrusted.until - step_now)
+        state = f"{state}, but it {mistrusted.why}; its updates are refused for {seconds} s"
     return PeerReport(
         address=link.address,
         subnets=link.subnets,
         server=server,
-        state=link.state if stuck_seconds is None else link.stuck_state(stuck_seconds, backlog_bytes),
+        state=state,
         letters_waiting=waiting,
         faults=dict(sorted(counted.items())),
         life=life,

@@ -300,6 +300,7 @@ class PeerTransport:
             round_trip_seconds=None if conversation is None else conversation.pulse.round_trip_seconds,
             relayed=0 if met is None else self.gate.passed_on[met],
             unconfirmed=None if met is None else self.unconfirmed(met),
+            mistrusted=None if met is None else self._core.mistrusted(self._clock()).get(met),
             step_now=self._clock(),
         )
 

@@ -51,6 +51,9 @@ class PeerCore(SeenView, Protocol):
     def given_up(self, now: float) -> Mapping[ServerId, GivenUp]:
         """Return the connected servers that are not taken back yet, because they let this one wait for too long."""
 
+    def mistrusted(self, now: float) -> Mapping[ServerId, GivenUp]:
+        """Return the coordinators whose updates this server takes no part in yet, because they did not decide."""
+
     def owner_of(self, subnet: Subnet) -> ServerId | None:
         """Return the server that owns a subnet. None if it was not met."""
 

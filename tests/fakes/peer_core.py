@@ -86,9 +86,14 @@ class FakePeerCore:
         self.restored = 0
         self.not_taken_back = {}
         """Servers that the core has given up: `GivenUp` by server."""
+        self.undecided = {}
+        """Coordinators that the core mistrusts: `GivenUp` by server."""
 
     def given_up(self, now):
         return {server: one for server, one in self.not_taken_back.items() if one.until > now}
+
+    def mistrusted(self, now):
+        return {server: one for server, one in self.undecided.items() if one.until > now}
 
     @property
     def servers_met(self):

@@ -476,6 +476,14 @@ async def test_a_server_that_the_core_gave_up_is_parted_from_and_taken_back_in_t
     assert a.faults() == b.faults() == {}
 
 
+async def test_a_coordinator_that_does_not_decide_stays_connected_and_is_shown(pair, ports):
+    a, _ = pair
+    a.core.undecided["b.x"] = GivenUp("does not decide: its update 7 is undecided", time.monotonic() + 59.5)
+    shown = "connected, but it does not decide: its update 7 is undecided; its updates are refused for 60 s"
+    assert a.state(address(ports[1])) == shown
+    assert a.report("b.x").life is Life.UP
+
+
 async def test_letters_twice_late_or_of_an_old_session_are_counted_and_handled_once(alone, ports):
     async with stranger(ports[0]) as stream:
         session = await introduce(stream)
