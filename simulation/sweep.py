@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from simulation.cluster.failures import FAULTS
+from simulation.hostile import run_hostile_seed
 from simulation.run import SeedRun, Tally
 
 SEEDS_OF_A_TASK = 4
@@ -40,14 +41,18 @@ def sweep(
     faults: bool,
     jobs: int,
     messages: bool = False,
+    hostile: bool = False,
     has_fingerprint: bool = False,
 ) -> Iterator[SeedResult]:
-    """Run seeds, `jobs` at a time. Yield their results in order. `has_fingerprint`: True if the results have a
-    fingerprint.
+    """Run seeds, `jobs` at a time. Yield their results in order.
+
+    `hostile`: True if one server of each seed lies. `has_fingerprint`: True if the results have a fingerprint.
     """
     run = partial(
         _run, servers=servers, updates=updates, faults=faults, messages=messages, has_fingerprint=has_fingerprint
     )
+    if hostile:
+        run = partial(_run_hostile, updates=updates)
     if jobs == 1:
         yield from map(run, seeds)
         return
@@ -72,3 +77,10 @@ def _run(
     except FAULTS as error:
         failure = f"{type(error).__name__}: {error}"
     return SeedResult(seed, tally, failure, fingerprint.hexdigest() if fingerprint is not None else "")
+
+
+def _run_hostile(seed: int, *, updates: int | None) -> SeedResult:
+    try:
+        return SeedResult(seed, run_hostile_seed(seed, updates=updates))
+    except FAULTS as error:
+        return SeedResult(seed, None, f"{type(error).__name__}: {error}")

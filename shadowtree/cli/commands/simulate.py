@@ -29,6 +29,7 @@ SHRINK_SECONDS = 30.0
     is_flag=True,
     help="Links break, servers pause, crash and stay away, disks are slow; no update may get lost for it.",
 )
+@click.option("--hostile", is_flag=True, help="One of five servers lies to the others, at random.")
 @click.option("--messages", is_flag=True, help="Clients send messages to groups, and listen.")
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Seeds run at the same time."
@@ -52,6 +53,7 @@ def simulate_command(
     servers: int | None,
     updates: int | None,
     faults: bool,
+    hostile: bool,
     messages: bool,
     jobs: int,
     fingerprinted: int | None,
@@ -66,6 +68,9 @@ def simulate_command(
     With --faults much more goes wrong, all of it from the seed, and ends; then the servers must come to rest by
     themselves, with every acknowledged update and no refused one.
 
+    With --hostile one of five servers changes, withholds, repeats and forges letters, orders updates and never decides
+    them. The others must keep all that must hold among them, and wait for it no longer than so long.
+
     With --messages clients also send to groups and listen, while all that goes on; what they are handed is judged.
 
     With --fingerprint, two versions that print the same hash wrote the same rows, sent the same bytes and gave the same
@@ -76,9 +81,14 @@ def simulate_command(
       shadowtree simulate --seeds 200 --jobs 2
       shadowtree simulate --seed 17 --servers 5 --updates 60
       shadowtree simulate --seeds 100 --faults --messages
+      shadowtree simulate --seeds 100 --hostile
       shadowtree simulate --fingerprint 100 --messages
       shadowtree simulate --scenario failure.txt
     """
+    if hostile and (servers is not None or faults or messages or fingerprinted is not None or scenario is not None):
+        raise click.UsageError(
+            "--hostile has five servers and its own faults: combine it with --seed, --seeds, --updates"
+        )
     if scenario is not None and fingerprinted is not None:
         raise click.UsageError("--scenario runs no seeds: leave out --fingerprint")
     if scenario is not None:
@@ -86,11 +96,19 @@ def simulate_command(
     if fingerprinted is not None:
         numbers = range(seed, seed + fingerprinted)
         return _print_fingerprints(numbers, servers, updates, faults=faults, messages=messages, jobs=jobs)
-    return _run_seeds(range(seed, seed + seeds), servers, updates, faults=faults, messages=messages, jobs=jobs)
+    numbers = range(seed, seed + seeds)
+    return _run_seeds(numbers, servers, updates, faults=faults, messages=messages, hostile=hostile, jobs=jobs)
 
 
 def _run_seeds(
-    seeds: range, servers: int | None, updates: int | None, *, faults: bool, messages: bool, jobs: int
+    seeds: range,
+    servers: int | None,
+    updates: int | None,
+    *,
+    faults: bool,
+    messages: bool,
+    hostile: bool,
+    jobs: int,
 ) -> int:
     from simulation.run import Tally
     from simulation.sweep import sweep
@@ -98,13 +116,15 @@ def _run_seeds(
     started = time.monotonic()
     tally = Tally()
     failed = 0
-    for result in sweep(seeds, servers=servers, updates=updates, faults=faults, jobs=jobs, messages=messages):
+    for result in sweep(
+        seeds, servers=servers, updates=updates, faults=faults, jobs=jobs, messages=messages, hostile=hostile
+    ):
         if result.tally is not None:
             tally.add(result.tally)
             continue
         failed += 1
         click.echo(f"seed {result.seed}: {result.failure}")
-        if failed == 1:
+        if failed == 1 and not hostile:
             _show_shrunk(result.seed, servers, updates, faults=faults, messages=messages)
     seconds = time.monotonic() - started
     committed = counted(tally.outcomes["committed"], "update")
