@@ -62,7 +62,7 @@ from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import Composite, JoinArc, LeaveArc, Operation, SetPolicy
 from namegraph.model.outcomes import Committed, ImportCounts, Outcome
 from namegraph.model.ownership import OwnershipTable
-from namegraph.model.peer_faults import MAY_COME_AGAIN, PeerFault
+from namegraph.model.peer_faults import PeerFault
 from namegraph.model.policies import ServerPolicy
 from namegraph.model.priorities import Priority, parse_revision, revision_of
 from namegraph.model.refusals import Reason, Refusal, RefusedError, refuse
@@ -214,7 +214,6 @@ class ServerCore(CoreQueries):
         self._rules = PeerRules(context, self.records, self.entries, self._coordinator)
         self._leaps = Leaps(context)
         self._views = ViewChange(context, self._participant, self._coordinator, self._rules)
-        self._views.agreement.is_suspect = self._is_suspect
         self._early = FutureViewBuffer(context.durable)
         self._requests = PendingRequests()
         self._cuts_waiting = MarkersPending(self.channels)
@@ -418,7 +417,7 @@ class ServerCore(CoreQueries):
                 elif attentive.seconds - self._renewing[server] >= limits.install:
                     silent[server] = why
             for update_id in self._attempt_timeouts.look(self._coordinator.attempts(limits), now):
-                silent.update(dict.fromkeys(self._coordinator.end_attempt(update_id), "does not answer"))
+                self._coordinator.end_attempt(update_id)
         for server, why in silent.items():
             self._give_up(server, why, now, limits)
 
@@ -451,10 +450,6 @@ class ServerCore(CoreQueries):
         context.lost[server] = why
         self._coordinator.peer_lost(server)
         self._views.agreement.lost(server)
-
-    def _is_suspect(self, server: ServerId) -> bool:
-        """Return True if a server has sent what no correct server sends, since this one started."""
-        return any(peer == server and fault not in MAY_COME_AGAIN for peer, fault in self.channels.faults)
 
     def given_up(self, now: float) -> Mapping[ServerId, GivenUp]:
         """Return the connected servers that are not taken back yet, because they let this one wait for too long."""

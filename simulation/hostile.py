@@ -86,7 +86,7 @@ from simulation.workload.clients import Population, populate, submit_burst
 
 SERVERS = 5
 
-UNITS_PER_SECOND = 100.0
+UNITS_PER_SECOND = 300.0
 """Units of simulated time in a second. A message takes one unit on average, and hundreds if it is very late."""
 
 LIMITS = WaitLimits().in_units(UNITS_PER_SECOND)

@@ -49,9 +49,6 @@ LISTS_VERSION = 7
 RIGHTS_VERSION = 8
 """First version in which servers judge the callers of updates, and keep policies of groups."""
 
-REACH_ANSWERED_VERSION = 8
-"""First version in which servers answer a report of the servers reached by their own, if they do not lead."""
-
 
 def agreed_version(*, oldest: int, newest: int) -> int | None:
     """Return the version spoken with a server that speaks these versions. None if there is none."""

@@ -48,11 +48,12 @@ class WaitLimits:
     entry: float = 34.0
     """Life of an entry: 40 s, less the time in which a view ends it."""
     attempt: float = 20.0
-    answer: float = 10.0
+    answer: float = 45.0
+    """Time from the installation of a view: a participant may have to wait for an entry of another coordinator."""
     accept: float = 5.0
     install: float = 10.0
-    settle: float = 25.0
-    open: float = 35.0
+    settle: float = 60.0
+    open: float = 75.0
     away: float = 60.0
     """Time for which a server that was given up is not taken back."""
     longest_away: float = 3600.0

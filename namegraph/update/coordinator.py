@@ -277,29 +277,23 @@ class Coordinator:
         """Yield the undecided updates that wait for votes or answers, each with the limit of one attempt in seconds."""
         for running in self._running.values():
             if running.phase in (Phase.ORDER, Phase.READY):
-                limit = limits.answer if self._is_suspension(running) else limits.attempt
-                yield running.update_id, limit + limits.allowance(stated_size(running.plan))
+                yield running.update_id, limits.attempt + limits.allowance(stated_size(running.plan))
 
-    def end_attempt(self, update_id: UpdateId) -> list[ServerId]:
-        """End an attempt that takes too long. Return the servers that are to blame.
+    def end_attempt(self, update_id: UpdateId) -> None:
+        """End an attempt that takes too long, and begin again."""
+        running = self._running.get(update_id)
+        if running is None or running.phase not in (Phase.ORDER, Phase.READY):
+            return
+        missing = self._missing(running)
+        why = f"{running.update_id.coordinator} gave the update up: not all servers {_MISSING[running.phase]} in time"
+        self._begin_anew(running, Refusal(Reason.UNAVAILABLE, f"{why} ({missing}); nothing was done, try again"))
 
-        While arcs are being suspended no client's update is under way. A participant that does not answer then waits
-        for nothing else, so this server cannot go on with it.
-        """
+    def silent_in(self, update_id: UpdateId) -> list[ServerId]:
+        """Return the other servers that have not answered the present attempt of an update, sorted."""
         running = self._running.get(update_id)
         if running is None or running.phase not in (Phase.ORDER, Phase.READY):
             return []
-        missing = self._missing(running)
-        if self._is_suspension(running):
-            silent = [server for server in self._waited_for(running) if server != self._context.server]
-            if silent:
-                return silent
-        why = f"{running.update_id.coordinator} gave the update up: not all servers {_MISSING[running.phase]} in time"
-        self._begin_anew(running, Refusal(Reason.UNAVAILABLE, f"{why} ({missing}); nothing was done, try again"))
-        return []
-
-    def _is_suspension(self, running: Transaction) -> bool:
-        return running.plan.is_own and not self._context.view_active
+        return [server for server in self._waited_for(running) if server != self._context.server]
 
     def _begin_anew(self, running: Transaction, refusal: Refusal) -> None:
         """Begin an update again because it took too long. An update that takes long to begin is refused instead."""

@@ -27,19 +27,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from namegraph.model.names import ServerId
-from namegraph.model.protocol_versions import REACH_ANSWERED_VERSION
 from namegraph.state.context import ServerContext
-from namegraph.state.durable_maps import BYTES, TEXTS, DurableMap
 from namegraph.state.wait_limits import WaitLimits
-from namegraph.wire.codec import decode, encode
 from namegraph.wire.message_parts import FIRST_VIEW, UpdateId, ViewId
 from namegraph.wire.view_messages import Accept, Decline, ExcludedFromView, Install, Propose, Reach
-
-HELD_BACK = "view held back"
-"""Rows: the one `Install` that waits for answers of servers that it leaves out."""
-
-DECLINES_AT_MOST = 16
-"""Proposals that a server may decline before a view. A correct one declines some that cross those of another leader."""
 
 DOES_NOT_AGREE = "does not agree on a view"
 """Reason of a member that was given up by the leader of a proposal."""
@@ -51,8 +42,6 @@ class _PassedOver:
 
     until: float = 0.0
     times: int = 0
-    is_own: bool = False
-    """True if it let this server itself wait for a view, as other servers need not know."""
 
 
 @dataclass(slots=True)
@@ -73,19 +62,11 @@ class Agreement:
         self,
         context: ServerContext,
         give_up_view: Callable[[ViewId, tuple[ServerId, ...]], Accept],
-        install: Callable[[Install], None],
     ) -> None:
         """`give_up_view` takes the promised view and the servers reached, stops all updates under way, and returns
-        their state. `install` installs a view that was held back."""
+        their state."""
         self._context = context
         self._give_up_view = give_up_view
-        self._install_view = install
-        self.is_suspect: Callable[[ServerId], bool] = lambda _server: False
-        """Callback that tells if this server has counted faults of another one."""
-        self._held_back = DurableMap(context.durable, HELD_BACK, TEXTS, BYTES)
-        """The encoded `Install` of a promised view, under the empty key, while servers that it leaves out are asked."""
-        self._askers: dict[ServerId, None] = {}
-        """Servers that asked whom this server reaches, and are told of changes until a view is installed."""
         self._lost: dict[ServerId, None] = {}
         self._reports: dict[ServerId, Reach] = {}
         """Last report of the servers that a server reaches, by server."""
@@ -99,8 +80,6 @@ class Agreement:
         """Last report of this server to each server that may lead it now."""
         self._is_stirred = False
         """True if any server was ever lost, as far as this one has heard."""
-        self._declines: dict[ServerId, int] = {}
-        """Number of proposals that each server has declined since the last view."""
         self._waited: dict[ServerId, float] = {}
         """Seconds for which this server was in no view, by the leader that it waited for, since the last view."""
         self._passed_over: dict[ServerId, _PassedOver] = {}
@@ -120,10 +99,9 @@ class Agreement:
         """Record that a server is not reached any more."""
         self._lost[server] = None
         self._is_stirred = True
-        for known in (self._reports, self._outside_of, self._declined, self._askers):
+        for known in (self._reports, self._outside_of, self._declined):
             known.pop(server, None)
         self.reconsider()
-        self._try_held_back()
 
     def look(self, seconds: float, limits: WaitLimits) -> dict[ServerId, str]:
         """Judge the waits for a view. Return the members that do not accept, with the reason.
@@ -134,7 +112,6 @@ class Agreement:
         self._looked_at = seconds
         if not context.view_change_in_progress:
             self._waited.clear()
-            self._declines.clear()
             if any(one.until and one.until <= seconds for one in self._passed_over.values()):
                 self._end_passing_over(seconds)
             return {}
@@ -148,10 +125,6 @@ class Agreement:
                 if missing:
                     return dict.fromkeys(missing, DOES_NOT_AGREE)
         else:
-            stubborn = [server for server, times in self._declines.items() if times >= DECLINES_AT_MOST]
-            if stubborn:
-                self._declines.clear()
-                return dict.fromkeys(stubborn, DOES_NOT_AGREE)
             self.reconsider()
         leader = context.promised.leader
         self._waited[leader] = self._waited.get(leader, 0.0) + passed
@@ -160,6 +133,7 @@ class Agreement:
             if leader == context.server:
                 self._proposal = None
             self._pass_over(leader, limits, is_own=True)
+            self._tell_order(context.promised)
             self.reconsider()
         return {}
 
@@ -172,15 +146,19 @@ class Agreement:
         context = self._context
         self._is_stirred = True
         self._pass_over(culprit, limits, is_own=False)
-        reached = self._reached()
-        last = [server for server in reached if self._is_passed_over(server)]
-        report = Reach(FIRST_VIEW, (*(server for server in reached if server not in last), *last))
-        for server in reached:
-            if server != context.server:
-                context.post(server, report)
-        self._told.clear()
+        self._tell_order(FIRST_VIEW)
         if self._first_to_lead(self._available()) == context.server:
             self._propose(self._clique([each for each in self._available() if each not in self._declined]))
+
+    def _tell_order(self, view: ViewId) -> None:
+        """Tell all servers that are reached in which order they should lead."""
+        reached = self._reached()
+        last = [server for server in reached if self._is_passed_over(server)]
+        report = Reach(view, (*(server for server in reached if server not in last), *last))
+        for server in reached:
+            if server != self._context.server:
+                self._context.post(server, report)
+        self._told.clear()
 
     def _pass_over(self, leader: ServerId, limits: WaitLimits, *, is_own: bool) -> None:
         """Let other servers lead for a while, twice as long as the last time."""
@@ -189,7 +167,6 @@ class Agreement:
             return
         found.until = self._looked_at + min(limits.install * 2.0**found.times, limits.longest_away)
         found.times = min(found.times + 1, 32)
-        found.is_own = is_own
 
     def _follow_order(self, reach: Reach) -> None:
         """Pass over the servers that another one names last, out of order. That leaves none of them out."""
@@ -225,61 +202,17 @@ class Agreement:
         self._declined.pop(sender, None)
         self._highest = max(self._highest, reach.view.number)
         self._follow_order(reach)
-        if self._first_to_lead(self._available()) != self._context.server:
-            self._askers[sender] = None
         self.reconsider()
         if self._context.view != FIRST_VIEW and self._proposal is None:
             self._leave_outside(sender)
-        self._try_held_back()
 
-    def outside(self, sender: ServerId, outside: ExcludedFromView) -> None:
-        """Record that a server is a member of another view, without this one. Other members say so themselves."""
+    def outside(self, outside: ExcludedFromView) -> None:
+        """Record that the members of another view have left this server out."""
         self._highest = max(self._highest, outside.view.number)
         self._is_stirred = True
-        self._outside_of[sender] = max(outside.view, self._outside_of.get(sender, outside.view))
+        for server in outside.members:
+            self._outside_of[server] = max(outside.view, self._outside_of.get(server, outside.view))
         self.reconsider()
-        self._try_held_back()
-
-    def may_install(self, install: Install) -> bool:
-        """Return True if no server that this one reaches is left out on the leader's word alone.
-
-        A server may be left out if it told this one that it does not reach a member, or is in another view. All others
-        are asked, and the view is held back until they have answered or are lost.
-        """
-        unexplained = self._unexplained(install)
-        if not unexplained:
-            self._held_back.clear()
-            return True
-        self._held_back[""] = encode(install)
-        report = Reach(self._context.promised, tuple(self._reached()))
-        for server in unexplained:
-            self._context.post(server, report)
-        return False
-
-    def _unexplained(self, install: Install) -> list[ServerId]:
-        """Return the servers that a view leaves out for no reason known here."""
-        members = dict(install.members)
-        return [
-            server
-            for server in self._available()
-            if server not in members
-            and not (self._is_own_finding(server) or self.is_suspect(server))
-            and not (self.limits is None and server in self._declined)
-            and self._context.speaks(server, REACH_ANSWERED_VERSION)
-            and all(self._reaches(server, member) for member in members)
-        ]
-
-    def _try_held_back(self) -> None:
-        """Install the view that is held back, if its reasons are known by now."""
-        if not self._held_back:
-            return
-        install = decode(self._held_back[""])
-        assert isinstance(install, Install)
-        if install.view != self._context.promised or not self._context.view_change_in_progress:
-            self._held_back.clear()
-        elif not self._unexplained(install):
-            self._held_back.clear()
-            self._install_view(install)
 
     def propose(self, sender: ServerId, propose: Propose) -> None:
         """Accept a view, or decline it with the reason."""
@@ -288,8 +221,7 @@ class Agreement:
         reached = self._reached()
         leader = self._first_to_lead(reached)
         leaders = {leader, self._first_to_lead(self._available())}
-        may_lead = sender in leaders or self._may_lead_instead(sender)
-        if not may_lead or propose.view <= context.promised:
+        if sender not in leaders or propose.view <= context.promised:
             context.post(sender, Decline(propose.view, context.promised, leader))
             return
         self._outside_of.clear()
@@ -299,13 +231,6 @@ class Agreement:
         if was_waiting and before.leader not in (sender, context.server) and before.leader not in self._lost:
             # That leader may have installed the view, and wait for this server to be in it.
             context.post(before.leader, Decline(before, propose.view, sender))
-
-    def _may_lead_instead(self, sender: ServerId) -> bool:
-        """Return True if a server may lead that passes a smaller one over, as this server may not know yet.
-
-        It cannot leave out a server that this one reaches, and is passed over itself if its view does not come.
-        """
-        return self.limits is not None and not self._is_own_finding(sender)
 
     def decline(self, sender: ServerId, decline: Decline) -> None:
         """Record that a server declines a view, or has accepted it and gone on to another view before it began
@@ -317,7 +242,6 @@ class Agreement:
         self._proposal = None
         if self.limits is not None:
             # Another server leads there for now, or led in the meantime. The next look proposes again, to all.
-            self._declines[sender] = self._declines.get(sender, 0) + 1
             return
         if decline.leader != self._context.server:
             self._declined[sender] = None
@@ -345,8 +269,6 @@ class Agreement:
         Also tell members of the view before that are not in it, because the leader may not reach them.
         """
         context = self._context
-        self._askers.clear()
-        self._held_back.clear()
         if context.view.leader != context.server:
             for server in before:
                 if server not in context.members and server not in self._lost:
@@ -371,11 +293,10 @@ class Agreement:
         # The second leader is used as long as the first one leaves this server out.
         first_available = self._first_to_lead(available)
         leaders = {self._first_to_lead(reached), first_available} - {context.server}
-        asked_by = leaders.union(self._askers) - {context.server}
-        for server in sorted(asked_by):
-            if self._told.get(server) != report:
-                context.post(server, report)
-        self._told = dict.fromkeys(sorted(asked_by), report)
+        for leader in sorted(leaders):
+            if self._told.get(leader) != report:
+                context.post(leader, report)
+        self._told = dict.fromkeys(leaders, report)
         if first_available == context.server:
             self._lead(self._clique([server for server in available if server not in self._declined]))
         else:
@@ -441,28 +362,16 @@ class Agreement:
         found = self._passed_over.get(server)
         return found is not None and found.until > 0.0
 
-    def _is_own_finding(self, server: ServerId) -> bool:
-        """Return True if a server let this one itself wait for a view."""
-        return self._is_passed_over(server) and self._passed_over[server].is_own
-
     def _servers(self) -> list[ServerId]:
         return sorted({*self._context.table.servers(), self._context.server})
 
     def _clique(self, servers: Iterable[ServerId]) -> tuple[ServerId, ...]:
         """Return servers that all reach one another, as far as is known, taken greedily.
 
-        A server that reaches fewer of the others, as it says itself, comes after servers that reach more: no server is
-        left out on the word of another one. Servers that are passed over, or at fault, come last.
+        Servers that are passed over come last, so that none of them displaces another server.
         """
         found: list[ServerId] = []
-        some = list(servers)
-
-        def order(server: ServerId) -> tuple[bool, bool, bool, int, ServerId]:
-            missing = sum(not self._reaches(server, other) for other in some)
-            is_other = server != self._context.server
-            return is_other, self._is_passed_over(server), self.is_suspect(server), missing, server
-
-        for server in sorted(some, key=order):
+        for server in sorted(servers, key=lambda each: (self._is_passed_over(each), each)):
             if all(self._reaches(server, other) and self._reaches(other, server) for other in found):
                 found.append(server)
         return tuple(sorted(found))

@@ -58,6 +58,8 @@ ENTERING = "entering"
 """Rows: arcs to be suspended, by the server that they enter."""
 
 
+DOES_NOT_ANSWER = "does not answer a suspension of arcs"
+"""Reason of a participant that was given up."""
 DOES_NOT_SUSPEND = "does not suspend arcs"
 """Reason of a server that was given up: it speaks for an origin, and lets a view wait."""
 DOES_NOT_OPEN = "does not open its view"
@@ -75,7 +77,7 @@ class ViewChange:
         self._participant = participant
         self._coordinator = coordinator
         self._records = participant.records
-        self.agreement = Agreement(context, self.give_up_view, self.install)
+        self.agreement = Agreement(context, self.give_up_view)
         self.healing = Reconciliation(context, participant, coordinator)
         self._suspending: UpdateId | None = None
         self._installed_at: float | None = None
@@ -126,6 +128,8 @@ class ViewChange:
         if self._installed_at is None:
             self._installed_at = seconds
         waited = seconds - self._installed_at
+        if self._suspending is not None and waited >= limits.answer:
+            silent.update(dict.fromkeys(self._coordinator.silent_in(self._suspending), DOES_NOT_ANSWER))
         if context.view.leader == context.server and waited >= limits.settle:
             leaders = {self._cohort_leader_of(origin) for origin in context.members.values()}
             missing = sorted(leaders - self._settled.keys() - {context.server})
@@ -147,7 +151,7 @@ class ViewChange:
             case Accept():
                 self.agreement.accept(sender, message)
             case ExcludedFromView():
-                self.agreement.outside(sender, message)
+                self.agreement.outside(message)
             case Install():
                 self.install(message)
             case SuspendIncoming():
@@ -186,8 +190,6 @@ class ViewChange:
         """Install a view: finish the decided updates, and drop the rest."""
         context = self._context
         if install.view != context.promised or not context.view_change_in_progress:
-            return
-        if not self.agreement.may_install(install):
             return
         # Two orders matter. Outcomes are applied, and doubts noted, while their entries are there, and in the view in
         # which they were decided. The reason: an arc is unconfirmed if its parent's home was away then, and the new

@@ -49,7 +49,6 @@ PASSING = frozenset(
         "undelivered",
         "unmet",
         "update",
-        "view held back",
     }
 )
 """Parts of the durable state with rows for updates and messages under way, or for servers that are away."""

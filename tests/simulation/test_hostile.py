@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from namegraph.core import ServerCore
-from namegraph.update.coordinator import Coordinator
 from simulation.hostile import LIMITS, UNITS_PER_SECOND, HostileRun
 from simulation.oracle.violation import InvariantViolatedError
 from tests.seeds import seeds
@@ -31,12 +30,10 @@ def test_seeds_that_failed_once(seed):
 @pytest.mark.parametrize(
     ("kind", "rule", "instead", "failing"),
     [
-        # Without the end of attempts, participants blame a coordinator that the liar keeps waiting.
-        (Coordinator, "attempts", lambda _self, _limits: iter(()), (8, 26)),
         # Coordinators that do not decide are lost at once, and others leave out the server that has complained.
         (ServerCore, "_mistrust", lambda self, *arguments: self._give_up(*arguments), (13, 28)),
     ],
-    ids=["attempts end", "mistrust before loss"],
+    ids=["mistrust before loss"],
 )
 def test_without_a_rule_servers_that_do_not_lie_part(monkeypatch, kind, rule, instead, failing):
     for seed in failing:
