@@ -84,7 +84,7 @@ from namegraph.state.peer_table import PeerTable
 from namegraph.state.pending_requests import PendingRequest, PendingRequests, own_request
 from namegraph.state.recovery import InconsistentStateError, restore_graph
 from namegraph.state.reliable_channels import Channels
-from namegraph.state.request_log import REQUEST_ID_LENGTH_LIMIT, RequestLog, digest_of, own_request_id
+from namegraph.state.request_log import REQUEST_ID_LENGTH_LIMIT, RequestLog, digest_of
 from namegraph.state.wait_limits import AttentiveClock, WaitLimits
 from namegraph.update.admission import OperationCollector, collect_import
 from namegraph.update.arc_authority import authority_over, marked
@@ -486,7 +486,7 @@ class ServerCore(CoreQueries):
             raise refuse(
                 Reason.INVALID_REQUEST, f"a request id has 1 to {REQUEST_ID_LENGTH_LIMIT} printable characters"
             )
-        command = replace(command, request_id=own_request_id(command.request_id, command.origin.principal))
+        command = replace(command, request_id=self._own_request_id(command.request_id, command.origin.principal))
         digest = digest_of(command)
         if self._requests.wait_with(command.request_id, digest, command.ticket):
             return None

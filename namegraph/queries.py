@@ -208,7 +208,11 @@ class CoreQueries:
 
     def has_answered(self, request_id: str, principal: str = "") -> bool:
         """Return True if this server remembers an outcome of this request id of a principal."""
-        return self._outcomes.digest_of_first(own_request_id(RequestId(request_id), principal)) is not None
+        return self._outcomes.digest_of_first(self._own_request_id(RequestId(request_id), principal)) is not None
+
+    def _own_request_id(self, request_id: RequestId, principal: str) -> RequestId:
+        """Return the id under which a request is remembered. A server that judges nobody keeps no principals apart."""
+        return own_request_id(request_id, "" if self._context.server_policy is None else principal)
 
     def suspended_with_subnet(self, subnet: Subnet) -> Slices[list[ArcId]]:
         """Return the suspended arcs between nodes of this server and those of another server's subnet, in no order."""

@@ -92,7 +92,9 @@ def prepare_update(
     since = graph.mark()
     collector = OperationCollector(context, is_whole=False, is_of_client=update.is_of_client, rights=rights)
     try:
-        changes = collector.collect(operations_in(update), size=update.size)
+        # Operations of an import have no numbers that its caller knows. Its size says how long it may take.
+        size = 1 if update.brought is not None else update.size
+        changes = collector.collect(operations_in(update), size=size)
         return Findings(
             tuple(
                 GroupChange(graph.ids[node], kind is NodeKind.GROUP)

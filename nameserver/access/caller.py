@@ -98,7 +98,10 @@ class Caller:
 
 @lru_cache(maxsize=MARKS_KEPT)
 def _mark(caller: Caller) -> str:
-    return urlencode({"principal": caller.principal, "address": caller.address, "how": caller.how.value})
+    fields = {"principal": caller.principal, "address": caller.address, "how": caller.how.value}
+    if caller.privileges is not None:
+        fields["privileges"] = ",".join(sorted(caller.privileges))
+    return urlencode(fields)
 
 
 def current_caller() -> Caller:

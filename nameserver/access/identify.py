@@ -324,7 +324,7 @@ def _of_peer(server: PeerIdentity, mark: Mark | None, peer: str) -> Caller:
         return Caller(guest_of(server.name), How.PEER, peer, server.fingerprint, until)
     is_its_own = subnet_of_principal(mark.principal) in server.subnets
     principal = mark.principal if is_its_own else guest_of(server.name)
-    return Caller(principal, How.PEER, peer, server.fingerprint, until, server.name, mark.address)
+    return Caller(principal, How.PEER, peer, server.fingerprint, until, server.name, mark.address, mark.privileges)
 
 
 def _believed(mark: Mark, peer: str) -> Caller:
@@ -337,4 +337,4 @@ def _believed(mark: Mark, peer: str) -> Caller:
     # Opening the local socket proves an operator, and no other server does.
     is_operator = is_identified(mark.principal) and subnet_of_principal(mark.principal) is None
     principal = guest_of(server) if is_operator else mark.principal
-    return Caller(principal, How.PEER, peer, via=server, told_address=mark.address)
+    return Caller(principal, How.PEER, peer, via=server, told_address=mark.address, privileges=mark.privileges)

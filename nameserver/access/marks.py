@@ -39,6 +39,8 @@ class Mark:
     """Server that the sender says it is. None if it does not say so."""
     address: str
     """Address of the client, for display."""
+    privileges: frozenset[str] | None = None
+    """Privileges that the credential is good for. None for all that the principal has."""
 
 
 def read_mark(metadata: Mapping[str, str]) -> Mark | None:
@@ -52,7 +54,9 @@ def read_mark(metadata: Mapping[str, str]) -> Mark | None:
     if len(text) > MARK_LIMIT:
         raise InvalidMarkError(f"the mark of a forwarded call has {len(text)} characters, more than {MARK_LIMIT}")
     try:
-        fields = dict(parse_qsl(text, strict_parsing=True, max_num_fields=_FIELDS_LIMIT, errors="strict"))
+        fields = dict(
+            parse_qsl(text, keep_blank_values=True, strict_parsing=True, max_num_fields=_FIELDS_LIMIT, errors="strict")
+        )
     except ValueError:
         raise InvalidMarkError(f"{printable(text)!r} is not the mark of a forwarded call") from None
     server = fields.get("server", server)
@@ -60,6 +64,8 @@ def read_mark(metadata: Mapping[str, str]) -> Mark | None:
         _principal(fields.get("principal", ANONYMOUS)),
         None if server is None else ServerId(printable(server)),
         printable(fields.get("address", "")),
+        # An empty list is told, too: a credential that is good for nothing.
+        frozenset(filter(None, fields["privileges"].split(","))) if "privileges" in fields else None,
     )
 
 

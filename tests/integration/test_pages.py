@@ -51,6 +51,7 @@ NOT_RUN = {
     ("docs/operators.md", "the server is needed below; tests/unit/cli/test_repair.py runs it"),
     ("docs/operators.md", "a line of the configuration, of databases that are not there"),
     ("docs/operators.md", "a line of a log as text"),
+    ("docs/cli.md", "it needs a server and some days"),
     ("docs/operators.md", "a line of a log as JSON"),
 }
 """The only ones that may stay unread: a page cannot take a block out of the test by itself."""

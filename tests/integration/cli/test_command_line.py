@@ -344,7 +344,7 @@ def test_a_server_ends_in_good_order_on_sigterm(serve, tmp_path):
     _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
     events = [line.split()[3] for line in errors.splitlines()]
-    assert events == ["starting", "settings", "serving", "draining", "ended"]
+    assert events == ["starting", "settings", "serving", "serving_operators", "draining", "ended"]
 
 
 def test_the_files_of_a_server_are_its_users_alone(serve, tmp_path):
@@ -357,7 +357,8 @@ def test_the_files_of_a_server_are_its_users_alone(serve, tmp_path):
     with Client(address) as names:
         names.create_group("a@x.example")
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
-    assert modes == dict.fromkeys([f"names.db{end}" for end in ("", "-wal", "-shm", ".lock", ".mark")], 0o600)
+    files = dict.fromkeys([f"names.db{end}" for end in ("", "-wal", "-shm", ".lock", ".mark")], 0o600)
+    assert modes == {**files, "names.db.local": 0o700}
 
 
 @pytest.mark.parametrize(("arguments", "most"), [(("--help",), 200), (("check", "a@x.example", "p@z"), 400)])

@@ -1,6 +1,7 @@
 """The NameService over real gRPC: the answers and refusals of each call."""
 
 import itertools
+import time
 from types import SimpleNamespace
 
 import grpc
@@ -429,13 +430,22 @@ def test_every_method_of_the_contract_is_served():
     resolver = MembershipResolver(core)
     built = {"core": core, "resolver": resolver, "parts": Parts(core, resolver.plans, start="x"), "filling": None}
     directory = SimpleNamespace(until_all_met=None, are_all_met=True)
-    names = name_service_handlers(**built, run_loop=None, directory=directory)
+    run_loop = SimpleNamespace(now=time.monotonic)
+    names = name_service_handlers(**built, run_loop=run_loop, directory=directory)
     assert set(names) == {method.name for method in m.DESCRIPTOR.services_by_name["NameService"].methods}
     admin = admin_service_handlers(
-        core=core, reads=core, census=None, transport=None, run_loop=None, planned_end=None, say=None
+        core=core,
+        reads=core,
+        census=None,
+        transport=SimpleNamespace(trust=None),
+        run_loop=None,
+        planned_end=None,
+        say=None,
+        operators=None,
+        keys=SimpleNamespace(create_key=None, list_keys=None, revoke_key=None),
     )
     methods = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods
-    assert set(admin.here) == set(admin.anywhere) == {method.name for method in methods}
+    assert set(admin) == set(admin.anywhere) == {method.name for method in methods}
     between_servers = {
         **peer_service_handlers(None, None),
         **peer_question_handlers(**built, run_loop=None, directory=directory),

@@ -36,6 +36,7 @@ REQUESTS = {
         lambda name: peer_pb2.MaySendRequest(targets=[name]),
         lambda name: peer_pb2.MaySendRequest(targets=[G], as_process=name or "nobody"),
     ],
+    "TellCallerGroups": [lambda name: peer_pb2.TellCallerGroupsRequest(principal=name)],
     "AwaitRevision": [lambda name: peer_pb2.AwaitRevisionRequest(revision=name or "nobody")],
 }
 WITHOUT_NAMES = {"Identify", "TellBasis"}

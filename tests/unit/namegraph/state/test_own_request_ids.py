@@ -7,6 +7,7 @@ from namegraph.model.changes import Origin
 from namegraph.model.names import NodeId
 from namegraph.model.operations import CreateGroup
 from namegraph.model.outcomes import Committed
+from namegraph.model.policies import People, Preset, ServerPolicy
 from namegraph.model.refusals import Reason, Refusal
 from namegraph.model.rows import RequestId
 from namegraph.state.request_log import own_request_id
@@ -22,7 +23,15 @@ def ask(core, principal, group, request_id="nightly"):
 
 @pytest.fixture
 def core():
-    return CoreUnderTest("a.x")
+    found = CoreUnderTest("a.x")
+    found.core.protect(ServerPolicy(operators=("anyone",), default_preset=Preset.OPEN, people=People.OPEN))
+    return found
+
+
+def test_a_server_that_judges_nobody_keeps_no_principals_apart():
+    """A request that is repeated through another server comes as that of another principal."""
+    core = CoreUnderTest("a.x")
+    assert ask(core, ANN, "one@a.x") == ask(core, "guest@b.x", "one@a.x")
 
 
 def test_two_principals_use_one_id_for_two_updates(core):

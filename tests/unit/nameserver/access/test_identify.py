@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from namegraph import ANONYMOUS, NO_ORIGIN, OPERATOR, Reason, RefusedError
-from nameserver.access.caller import How, current_caller
+from namegraph import ANONYMOUS, NO_ORIGIN, OPERATOR, Principal, Reason, RefusedError
+from nameserver.access.caller import Caller, How, current_caller
 from nameserver.access.credentials import REPORT_SECONDS, REPORTS_LIMIT, RefusedReports
 from nameserver.access.identify import KNOWN_CALLERS_LIMIT, Identification, Listener
 from nameserver.access.keys import ApiKeys, KeyBounds, read_principal
-from nameserver.access.marks import MARK_LIMIT
+from nameserver.access.marks import MARK_LIMIT, read_mark
 from nameserver.routing.forwarding import Forwarder
 from nameserver.trust.identities import NotAuthentic, PeerIdentity, TrustFault, UserIdentity
 from nameserver.wire.metadata import CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY
@@ -349,3 +349,10 @@ def test_a_wrong_mark_of_a_server_is_refused():
 def test_a_handler_that_did_not_pass_the_wrapper_has_no_caller():
     with pytest.raises(AssertionError):
         current_caller()
+
+
+@pytest.mark.parametrize("privileges", [None, frozenset(), frozenset(["check"]), frozenset(["check", "read"])])
+def test_a_forwarded_call_keeps_the_bounds_of_its_credential(privileges):
+    caller = Caller(Principal("ann@b.example"), How.KEY, "ipv4:127.0.0.1:1", privileges=privileges)
+    mark = read_mark({"shadowtree-principal": caller.mark(), "shadowtree-forwarded-by": "b.example"})
+    assert (mark.principal, mark.privileges) == ("ann@b.example", privileges)
