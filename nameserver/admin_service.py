@@ -19,6 +19,7 @@ from namegraph import (
     RemovePeer,
     RetirePeer,
     Subnet,
+    is_identified,
     refuse,
 )
 from nameserver.access.caller import current_caller
@@ -70,10 +71,12 @@ class AdminCalls:
         transport: PeerTransport,
         run_loop: RunLoop,
         planned_end: PlannedEnd,
+        operators: Operators,
         say: Say,
     ) -> None:
-        """`say` writes a line of the log."""
+        """`operators`: callers that are told everything. `say` writes a line of the log."""
         self._say = say
+        self._operators = operators
         self._planned_end = planned_end
         self._core = core
         self._reads = reads
@@ -84,8 +87,13 @@ class AdminCalls:
         self._started_ms, self._started = round(1e3 * time.time()), time.monotonic()
 
     async def get_status(self, request: messages.GetStatusRequest, context: Context) -> messages.ServerStatus:
-        """Return the identity of this server, its counts, its peers, and the failure of the database, if any."""
+        """Return the identity of this server, its counts, its peers, and the failure of the database, if any.
+
+        A caller that does not operate a server that judges its callers is told the public part.
+        """
         del request, context
+        if not self._tells_all():
+            return self._public_status()
         counts = await counted(self._census)
         with self._reads.kept() as state:
             suspended = await made(state.list_suspended(limit=SUSPENDED_LISTED))
@@ -145,6 +153,25 @@ class AdminCalls:
             ],
         )
 
+    def _tells_all(self) -> bool:
+        """Return True if the caller may see counts, addresses, and names of suspended arcs."""
+        return self._reads.server_policy is None or self._operators.includes(current_caller())
+
+    def _public_status(self) -> messages.ServerStatus:
+        """Return who this server is and if it works. An identified caller is told the subnets of peers, too."""
+        return messages.ServerStatus(
+            server=self._reads.server,
+            subnets=self._reads.subnets,
+            version=self._transport.release,
+            protocol_version=PROTOCOL_VERSION,
+            database_failure="the database cannot be written" if self._run_loop.storage_failure else "",
+            peers=[messages.ServerStatus.Peer(subnets=report.subnets) for report in self._reports_for_all()],
+        )
+
+    def _reports_for_all(self) -> list[PeerReport]:
+        """Return the peers whose names and subnets the caller is told, if it may see no more."""
+        return self._transport.reports() if is_identified(current_caller().principal) else []
+
     def _state_of(self, report: PeerReport) -> str:
         """Return the state of a peer, which counts as connected once readers see that it was met."""
         is_early = report.server in self._core.servers_met and report.server not in self._reads.servers_met
@@ -155,6 +182,13 @@ class AdminCalls:
         del request, context
         with suppress(RefusedError):
             await self._run_loop.until_durable()
+        if not self._tells_all():
+            peers = self._reports_for_all()
+            return messages.PeerList(
+                peers=[messages.PeerList.Peer(subnets=report.subnets, server=report.server) for report in peers],
+                server=self._core.server,
+                protocol_version=PROTOCOL_VERSION,
+            )
         return self._peer_list()
 
     async def add_peer(self, request: messages.AddPeerRequest, context: Context) -> messages.PeerList:
@@ -277,7 +311,14 @@ def admin_service_handlers(
 ) -> dict[str, Handler]:
     """Return the handler of each method, by its name. `reads` is the core as its readers see it."""
     admin = AdminCalls(
-        core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say
+        core=core,
+        reads=reads,
+        census=census,
+        transport=transport,
+        run_loop=run_loop,
+        planned_end=planned_end,
+        operators=operators,
+        say=say,
     )
     snapshots = SnapshotCalls(core=core, reads=reads, run_loop=run_loop)
     audit_log = AuditLogCalls(server=core.server, checkpoints=core.checkpoints, run_loop=run_loop)

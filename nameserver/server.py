@@ -53,7 +53,7 @@ from nameserver.calls.adapters import Handler
 from nameserver.calls.arriving import UNREAD_BYTES, Arriving
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.key_calls import KeyCalls
-from nameserver.calls.peer_service import CONVERSE, peer_service_handlers
+from nameserver.calls.peer_service import CONVERSE, IDENTIFY, peer_service_handlers
 from nameserver.calls.places import Places, RequestBytes, admitted_shortly, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.calls.retired_relays import RetiredRelays
@@ -562,8 +562,12 @@ def _open(
                 name: admitted_shortly(way, places=places, request_bytes=request_bytes) for name, way in at_once.items()
             }
             found = calls.followed(service, found, admitted)
-        apart = (CONVERSE,) if service == PEER_SERVICE else ()
-        found = identifications[server].handlers(arriving.handlers(found), proving_apart=apart)
+        is_between_servers = service == PEER_SERVICE
+        found = identifications[server].handlers(
+            arriving.handlers(found),
+            proving_apart=(CONVERSE,) if is_between_servers else (),
+            of_peers=found.keys() - {IDENTIFY} if is_between_servers else (),
+        )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))
 
     public = servers.public

@@ -456,7 +456,7 @@ class AuditCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class AuditVerdict:
-    """What the verification of a file of an audit log found."""
+    """Result of the verification of a file of an audit log."""
 
     server: str
     is_whole: bool
@@ -473,7 +473,7 @@ class AuditVerdict:
     wrong_row: int
     """Number of the first wrong row, or of the first missing one. 0 if the file is whole."""
     why: str
-    """What is wrong. Empty if the file is whole."""
+    """Fault of that row. Empty if the file is whole."""
 
 
 @dataclass(frozen=True, slots=True)

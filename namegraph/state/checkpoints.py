@@ -23,7 +23,7 @@ BRANCHES_LIMIT = 16
 
 
 class Heard(Enum):
-    """What a checkpoint of another server says about the one before it."""
+    """Relation of a checkpoint of another server to the checkpoint that is kept of it."""
 
     NEW = "new"
     KNOWN = "known"

@@ -187,15 +187,22 @@ class Identification:
         for stream in [*self._streams.get((how, credential), ())]:
             stream.end(self._credentials.invalid("a stream whose credential was revoked", stream.caller.peer))
 
-    def handlers(self, handlers: Mapping[str, Any], *, proving_apart: Collection[str] = ()) -> dict[str, Any]:
+    def handlers(
+        self, handlers: Mapping[str, Any], *, proving_apart: Collection[str] = (), of_peers: Collection[str] = ()
+    ) -> dict[str, Any]:
         """Return the handlers of one service. Each finds out who calls, before it begins.
 
         `proving_apart`: methods that judge the certificate of their caller themselves, and tell it why they refuse it.
-        Their caller is anonymous if it proves nothing.
+        Their caller is anonymous if it proves nothing. `of_peers`: methods that other servers alone may call. On a
+        listener that proves nothing, every caller may call them.
         """
-        return {name: self._of(handler, is_apart=name in proving_apart) for name, handler in handlers.items()}
+        of_peers = of_peers if self._listener is Listener.PROTECTED else ()
+        return {
+            name: self._of(handler, is_apart=name in proving_apart, is_of_peers=name in of_peers)
+            for name, handler in handlers.items()
+        }
 
-    def _of(self, handler: Any, *, is_apart: bool) -> Any:
+    def _of(self, handler: Any, *, is_apart: bool, is_of_peers: bool) -> Any:
         is_stream = bool(handler.request_streaming or handler.response_streaming)
         attribute = _KINDS[bool(handler.request_streaming), bool(handler.response_streaming)]
         method = getattr(handler, attribute)
@@ -204,17 +211,19 @@ class Identification:
         elif isasyncgenfunction(method):
             identified = self._generator(method)
         else:
-            identified = self._coroutine(method, is_stream=is_stream)
+            identified = self._coroutine(method, is_stream=is_stream, is_of_peers=is_of_peers)
         return handler._replace(**{attribute: identified})
 
     def _coroutine(
-        self, method: Callable[[Any, Context], Awaitable[Any]], *, is_stream: bool
+        self, method: Callable[[Any, Context], Awaitable[Any]], *, is_stream: bool, is_of_peers: bool
     ) -> Callable[[Any, Context], Awaitable[Any]]:
         identify = self.identify
 
         async def call(request: Any, context: Context) -> Any:
             try:
                 caller = identify(context)
+                if is_of_peers:
+                    _require_peer(caller)
             except RefusedError as error:
                 await abort(context, error.refusal)
             CALLER.set(caller)
@@ -308,6 +317,13 @@ class _Stream:
 
 
 _PROOFS: Final = frozenset((AUTHORIZATION_KEY, CALLER_KEY, FORWARDED_KEY, PRINCIPAL_KEY))
+
+
+def _require_peer(caller: Caller) -> None:
+    if caller.how is not How.PEER:
+        raise refuse(
+            Reason.PERMISSION_DENIED, "this is for other name servers alone, which prove themselves by a certificate"
+        )
 
 
 def _mark_of(proofs: Mapping[str, str]) -> Mark | None:

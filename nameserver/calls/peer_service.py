@@ -22,6 +22,9 @@ NAME_LIMIT = 100
 CONVERSE: Final = "Converse"
 """Method of sessions. A session judges the certificate of its peer, and says Goodbye with the reason."""
 
+IDENTIFY: Final = "Identify"
+"""Method that tells any caller which server this is: what its certificate tells, too."""
+
 
 def peer_service_handlers(core: CoreQueries, transport: PeerTransport) -> dict[str, Handler]:
     """Return the handler of each method, by its name."""
@@ -45,7 +48,7 @@ def peer_service_handlers(core: CoreQueries, transport: PeerTransport) -> dict[s
     # Frames and pieces come and go as bytes. The session and the tunnel end for bytes that are none.
     return {
         CONVERSE: grpc.stream_stream_rpc_method_handler(converse),
-        "Identify": unary_call(identify, messages.IdentifyRequest),
+        IDENTIFY: unary_call(identify, messages.IdentifyRequest),
         "Tunnel": bytes_call(tunnel),
     }
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import grpc
 import pytest
 
 import shadowtree
@@ -204,3 +205,37 @@ def test_a_call_that_another_organisation_forwards_has_a_principal_of_that_organ
         forwarded = {row.principal for row in rows if row.via == "a.example"}
         # The server a speaks for its own people. Other people whom it knows are its guests elsewhere.
         assert forwarded == {"ann@a.example", "guest@a.example"}
+
+
+def test_a_caller_without_the_right_is_told_the_public_part_of_the_status(world):
+    """Counts, addresses and suspended arcs are for operators."""
+    address = world.server.address
+    with shadowtree.Client(address, ca=world.ca, token=world.it) as operator:
+        operator.create_group("counted@b.example")
+        assert operator.status().groups >= 1
+        assert operator.status().revision
+    for more in ({}, {"token": world.ann}):
+        with shadowtree.Client(address, ca=world.ca, **more) as client:
+            told = client.status()
+            assert (told.server, told.subnets) == ("b.example", ("b.example",))
+            assert (told.groups, told.arcs, told.revision, told.suspended) == (0, 0, "", ())
+            assert client.peers().server == "b.example"
+
+
+@pytest.mark.parametrize("method", ["CheckPart", "ConfirmArcs", "DescribeArcs", "TellBasis", "TellCallerGroups"])
+@pytest.mark.parametrize("who", ["nobody", "a key", "a user"])
+def test_what_servers_ask_of_one_another_is_for_servers_alone(world, method, who):
+    roots = grpc.ssl_channel_credentials(world.ca.read_bytes())
+    address, metadata = world.server.address, (("authorization", f"Bearer {world.ann}"),) if who == "a key" else ()
+    if who == "a user":
+        files = world.user("bob@b.example")
+        key, chain = files["key"].read_bytes(), files["certificate"].read_bytes()
+        roots, address = grpc.ssl_channel_credentials(world.ca.read_bytes(), key, chain), world.mutual
+    options = [("grpc.ssl_target_name_override", "shadowtree.b.example")]
+    with grpc.secure_channel(address, roots, options) as channel:
+        call = channel.unary_unary(f"/shadowtree.v1.PeerService/{method}")
+        with pytest.raises(grpc.RpcError) as refused:
+            call(b"", metadata=metadata, timeout=20)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        identity = channel.unary_unary("/shadowtree.v1.PeerService/Identify")(b"", metadata=metadata, timeout=20)
+        assert b"b.example" in identity

@@ -44,6 +44,7 @@ async def test_a_peer_is_connected_once_readers_see_that_it_was_met(state, befor
         transport=Transport(state),
         run_loop=run_loop,
         planned_end=None,
+        operators=None,
         say=None,
     )
 
