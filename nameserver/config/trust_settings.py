@@ -107,7 +107,7 @@ def _peer(subnet: Subnet, value: object, culprit: str) -> ConfiguredPeer:
     else:
         raise WrongValueError(f"the address of {subnet} is {kind_of(value)}, not a text or a table", culprit)
     believes = given.get("believes", False)
-    if believes not in _YES_OR_NO:
+    if not isinstance(believes, bool | str) or believes not in _YES_OR_NO:
         raise WrongValueError(
             f"`believes` of the peer of {subnet} is {shown(str(believes))}, not true or false", culprit
         )

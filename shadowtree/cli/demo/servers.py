@@ -88,4 +88,6 @@ def _launch(folder: Path, name: str, address: str) -> DemoProcess:
     for other in NAMES:
         if other != name:
             arguments += ["--peer", f"@{folder / f'{other}-as-peer.txt'}"]
-    return DemoProcess.launch(folder, name, arguments, {"SHADOWTREE_NAME": f"{name}.demo"})
+    # Without a local socket, which would lie outside of a folder with a long path.
+    variables = {"SHADOWTREE_NAME": f"{name}.demo", "SHADOWTREE_LISTEN_LOCAL": "none"}
+    return DemoProcess.launch(folder, name, arguments, variables)

@@ -46,10 +46,14 @@ changes_kept = 100000
 suspicion_threshold = 8.5
 dedupe_with = ["sfu.example"]
 metrics_listen = "127.0.0.1:0"
+insecure_listen_on_a_public_address = true
+tls = {certificate = "a.pem", key = "a.key", client_ca = "users-ca.pem"}
+listen_mutual = "127.0.0.1:0"
+policy = {operators = ["it@ubc.example", "anyone"], default_preset = "hidden", people = "offer"}
 
 [peers]
 "sfu.example" = "127.0.0.1:7401"
-"x.example" = "names.x.example:7400"
+"x.example" = {address = "names.x.example:7400", trust = "x-ca.pem", believes = false}
 """
 MAIL_SETTINGS = """\
 server = "127.0.0.1:7400, names.example:7401"
