@@ -285,6 +285,7 @@ _CLASSES: tuple[type[ShadowtreeError], ...] = (
     InvalidRequest,
     LimitExceeded,
     PermissionDenied,
+    ConsentNeeded,
     CredentialsNeeded,
     CredentialsInvalid,
     CredentialsExpired,

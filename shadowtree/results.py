@@ -666,6 +666,11 @@ class ServerStatus:
     uptime_seconds: float = 0.0
     """Time in seconds since its start."""
 
+    @property
+    def is_public_part(self) -> bool:
+        """True if the server told only who it is and if it works, because the caller does not operate it."""
+        return not self.revision
+
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:

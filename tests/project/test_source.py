@@ -107,10 +107,8 @@ def test_every_service_is_added_behind_the_identification_of_callers():
         ),
         ("nameserver/server.py", "public.add_generic_rpc_handlers((RetiredRelays(),))"),
     ]
-    assert (
-        "found = identifications[server].handlers(arriving.handlers(found)"
-        in (ROOT / "nameserver/server.py").read_text()
-    )
+    composed = "".join((ROOT / "nameserver/server.py").read_text().split())
+    assert "found=identifications[server].handlers(arriving.handlers(found)," in composed
 
 
 def test_no_file_names_the_place_it_was_written_at():

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 def status_command(session: Session) -> int:
     """Show which subnets the server owns, how much it holds, and what it is waiting for.
 
+    A server that judges its callers tells operators alone the counts, and all that it waits for.
+
     The exit status is 4 while the server cannot write its database, and so refuses updates.
 
     \b
@@ -49,6 +51,10 @@ def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
     yield "server", found.server
     for subnet in found.subnets:
         yield "subnet", subnet
+    if found.is_public_part:
+        yield "version", found.version or "-"
+        yield "protocol_version", found.protocol_version or "-"
+        return
     yield "groups", found.groups
     yield "processes", found.processes
     yield "arcs", found.arcs

@@ -68,6 +68,11 @@ def show_status(found: results.ServerStatus) -> None:
     table.add_column(style="bold")
     table.add_column()
     table.add_row("subnets", escape(", ".join(first_few(found.subnets))))
+    if found.is_public_part:
+        table.add_row("version", escape(f"{found.version}, protocol {found.protocol_version}"))
+        table.add_row("more", "is for operators: call the local socket, or with the credential of an operator")
+        Console(highlight=False).print(table)
+        return
     if found.version:
         table.add_row("version", escape(f"{found.version}, protocol {found.protocol_version}"))
         table.add_row("started", escape(f"{found.started}, {timedelta(seconds=round(found.uptime_seconds))} ago"))

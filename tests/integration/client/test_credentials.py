@@ -219,6 +219,7 @@ def test_a_caller_without_the_right_is_told_the_public_part_of_the_status(world)
             told = client.status()
             assert (told.server, told.subnets) == ("b.example", ("b.example",))
             assert (told.groups, told.arcs, told.revision, told.suspended) == (0, 0, "", ())
+            assert told.is_public_part
             assert client.peers().server == "b.example"
 
 

@@ -75,7 +75,7 @@ def test_details_of_somebody_else_are_passed_over():
         (grpc.StatusCode.DEADLINE_EXCEEDED, errors.DeadlineExceeded),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.LimitExceeded),
         (grpc.StatusCode.PERMISSION_DENIED, errors.PermissionDenied),
-        (grpc.StatusCode.UNAUTHENTICATED, errors.PermissionDenied),
+        (grpc.StatusCode.UNAUTHENTICATED, errors.Unauthenticated),
         (grpc.StatusCode.INVALID_ARGUMENT, errors.InvalidRequest),
         (grpc.StatusCode.UNIMPLEMENTED, errors.ServerFault),
         (grpc.StatusCode.INTERNAL, errors.ServerFault),
